@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 
-from memtui.contract import Conflict, Denied, Invalid, Json, MemtuiError, NotFound, Unavailable
+from memtui.contract import (
+    Conflict,
+    Denied,
+    Invalid,
+    Json,
+    MemtuiError,
+    NotFound,
+    Unavailable,
+    Unsupported,
+)
 
 T = TypeVar("T")
 
@@ -146,6 +155,21 @@ _NO_REPLY = {
     "long": "answered something unreadable: it is larger than {1:,} bytes",
 }
 
+_REFUSED = (Invalid, "refused the request{0}")
+_NOT_THERE = (NotFound, "has no such record or address{0}; check the id and the url")
+_NOT_OFFERED = (Unsupported, "does not offer this call{0}")
+_REFUSALS: dict[int, tuple[type[MemtuiError], str]] = {
+    401: (Denied, "refused{0}; check the token"),
+    403: (Denied, "refused{0}; ask its owner for permission"),
+    404: _NOT_THERE,
+    405: _NOT_OFFERED,
+    409: (Conflict, "reports a conflict{0}; read the record again"),
+    410: _NOT_THERE,
+    501: _NOT_OFFERED,
+}
+"""The error for a status, and what the server did; `{0}` is its message."""
+_TRY_AGAIN = frozenset({408, 425, 429})
+"""Refusals of a request that the server did not begin, as it has no time for it now."""
 _MESSAGE_CHARS = 200
 _THREAD_BYTES = 500_000
 """A longer reply is read in a thread."""
@@ -207,6 +231,10 @@ class JsonApi:
             MemtuiError: the server refused, or sent no reply that `parse` can read (`Unreadable`).
         """
         reply = await self.send(method, path, body, changes=changes)
+        return await self.read(reply, parse, changes=changes)
+
+    async def read(self, reply: HttpReply, parse: Callable[[bytes], T], *, changes: bool) -> T:
+        """Return a reply's body parsed by `parse`. Raises `Unavailable`, or as `parse` does."""
         try:
             if len(reply.body) > _THREAD_BYTES:
                 return await asyncio.to_thread(parse, reply.body)
@@ -229,6 +257,25 @@ class JsonApi:
 
         `is_all` is that of `HttpClient.send`. Raises the contract's errors.
         """
+        reply = await self.exchange(
+            method, path, body, changes=changes, headers=headers, is_all=is_all
+        )
+        if (error := self.refusal(reply, changes=changes)) is not None:
+            raise error
+        self.changes += changes
+        return reply
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        *,
+        changes: bool,
+        headers: Mapping[str, str] = {},
+        is_all: Callable[[bytes], bool] | None = None,
+    ) -> HttpReply:
+        """Send a request and return the reply, whatever its status. Raises `Unavailable`."""
         content = None
         if body is not None:
             content, headers = json_bytes(body), {"Content-Type": "application/json", **headers}
@@ -239,27 +286,20 @@ class JsonApi:
             said = error.words(self._seconds, self._most_bytes)
             is_sent = error.why == "late" or (changes and error.why != "unreachable")
             raise Unavailable(f"{self._who} {said}.", sent=is_sent) from error
-        if not 200 <= reply.status < 300:
-            raise self._refusal(reply, changes=changes)
-        self.changes += changes
         return reply
 
-    def _refusal(self, reply: HttpReply, *, changes: bool) -> MemtuiError:
-        """Return the contract's error for a status that is not a success."""
-        status, who, said = reply.status, self._who, _said(reply.body)
-        if status in {401, 403}:
-            hint = "check the token" if status == 401 else "ask its owner for permission"
-            return Denied(f"{who} refused{said}; {hint}.")
-        if status == 404:
-            return NotFound(f"{who} has no such record or address{said}; check the id and the url.")
-        if status == 409:
-            return Conflict(f"{who} reports a conflict{said}; read the record again.")
-        if status in {400, 413, 422}:
-            return Invalid(f"{who} refused the request{said}.")
+    def refusal(self, reply: HttpReply, *, changes: bool) -> MemtuiError | None:
+        """Return the contract's error for a reply; None: its status says success."""
+        status, said = reply.status, said_in(reply.body)
+        if 200 <= status < 300:
+            return None
+        if status in _REFUSALS or (400 <= status < 500 and status not in _TRY_AGAIN):
+            kind, words = _REFUSALS.get(status, _REFUSED)
+            return kind(f"{self._who} {words.format(said)}.")
         if 300 <= status < 400:
-            return Unavailable(f"{who} redirects elsewhere; set url to its real address.")
-        is_sent = changes and status != 429  # 429 is refused before it begins
-        return Unavailable(f"{who} answered {status}{said}; try again.", sent=is_sent)
+            return Unavailable(f"{self._who} redirects elsewhere; set url to its real address.")
+        is_sent = changes and status not in _TRY_AGAIN
+        return Unavailable(f"{self._who} answered {status}{said}; try again.", sent=is_sent)
 
 
 def json_bytes(body: Json) -> bytes:
@@ -296,10 +336,11 @@ def as_text(value: object) -> object:
     return str(value) if is_number else value
 
 
-def _said(body: bytes) -> str:
+def said_in(body: bytes) -> str:
     """Return a refusal's message in brackets: `error`, `message` or `detail` of its JSON.
 
     Of a list, as FastAPI sends, the first message; what it repeats of the request is left out.
+    Plain text is the message itself; a page of HTML has none.
     """
     try:
         reply = json.loads(body)
@@ -308,7 +349,10 @@ def _said(body: bytes) -> str:
         names = ("message", "msg", "error_description")
         is_object = isinstance(reply, dict)
         message = next(reply[name] for name in names if name in reply) if is_object else reply
-    except (ValueError, RecursionError, LookupError, TypeError, StopIteration):
+    except (ValueError, RecursionError):
+        message = body[: 4 * _MESSAGE_CHARS].decode("utf-8", "replace")
+        message = "" if message.lstrip().startswith("<") else message
+    except (LookupError, TypeError, StopIteration):
         return ""
     words = " ".join(str(message)[: 4 * _MESSAGE_CHARS].split())[:_MESSAGE_CHARS]
     return f" ({words.rstrip('.')})" if words else ""

@@ -49,12 +49,13 @@ from .memories import (
     wire_id,
 )
 from .plugin import Embedded, Lookup, Plugin
-from .wire import KINDS, SOURCES, Place, PluginMemory, moment, read_hits
+from .wire import KINDS, SOURCES, Place, PluginMemory, moment, read_memory
 
 T = TypeVar("T")
 
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _CONFIRM_SECONDS = 1.0
+_FOREIGN_SNAPSHOT = "The snapshot is not of a memory plugin; it cannot be restored."
 
 
 async def unsent(call: Awaitable[T]) -> T:
@@ -490,9 +491,11 @@ def _kept(taken: Snapshot) -> PluginMemory | None:
     if taken.record is None:
         return None
     try:
-        [found] = read_hits({"memories": [json.loads(taken.state["row"])]}).memories
-    except (KeyError, TypeError, ValueError, Unavailable) as error:
-        raise Invalid("The snapshot is not of a memory plugin; it cannot be restored.") from error
+        found = read_memory(json.loads(taken.state["row"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise Invalid(_FOREIGN_SNAPSHOT) from error
+    if found is None:
+        raise Invalid(_FOREIGN_SNAPSHOT)
     return found
 
 

@@ -1,6 +1,6 @@
 """Reads a plugin's replies leniently: nulls, missing and extra fields, any format of time.
 
-An invalid row is left out and counted; an unreadable reply raises `Unavailable`. Text is not
+An invalid row is left out and counted; an unreadable reply raises `Unreadable`. Text is not
 changed.
 """
 
@@ -11,10 +11,10 @@ import json
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from memtui.contract import Json, Namespace, Unavailable
+from memtui.contract import Json, Namespace
 from memtui.provider_kit import read_moment
+from memtui.provider_kit.servers import Unreadable, read_object
 
 Place = tuple[str, str]
 """A namespace and the plugin's id of a memory in it."""
@@ -116,19 +116,9 @@ def moment(value: object) -> datetime | None:
         return None
 
 
-def as_object(answer: object, what: str) -> Json:
-    """Return a reply's JSON object. Raises `Unavailable` for anything else."""
-    if not isinstance(answer, dict):
-        raise Unavailable(
-            f"The plugin answered {what} with {_shape(answer)} instead of a JSON object; "
-            "check that it speaks the memory plugin contract v1."
-        )
-    return answer
-
-
-def read_health(answer: object) -> HealthReply:
-    """Read the reply of `GET /v1/health`. Raises `Unavailable`."""
-    found = as_object(answer, "its health")
+def read_health(body: bytes) -> HealthReply:
+    """Read the reply of `GET /v1/health`. Raises `Unreadable`."""
+    found = read_object(body)
     listed = found.get("capabilities")
     status, version = found.get("status"), found.get("version")
     return HealthReply(
@@ -143,9 +133,9 @@ def read_health(answer: object) -> HealthReply:
     )
 
 
-def read_namespace(answer: object, name: str) -> Namespace:
-    """Read a namespace. Raises `Unavailable`."""
-    found = as_object(answer, f"about the namespace {name}")
+def read_namespace(body: bytes, name: str) -> Namespace:
+    """Read a namespace. Raises `Unreadable`."""
+    found = read_object(body)
     kind, metadata = found.get("kind"), found.get("metadata")
     return Namespace(
         name=name,
@@ -155,30 +145,28 @@ def read_namespace(answer: object, name: str) -> Namespace:
     )
 
 
-def read_written(answer: object) -> str:
-    """Return the id that a write was stored under. Raises `Unavailable`."""
-    found = _identity(as_object(answer, "a write").get("id"))
+def read_written(body: bytes) -> str:
+    """Return the id that a write was stored under. Raises `Unreadable`."""
+    found = _identity(read_object(body).get("id"))
     if found is None:
-        raise Unavailable("The plugin answered a write without an id, so it may have failed.")
+        raise Unreadable("the write has no id, so it may have failed")
     return found
 
 
-def read_hits(answer: object) -> Hits:
-    """Read the reply of a search. Raises `Unavailable`.
+def read_hits(body: bytes) -> Hits:
+    """Read the reply of a search. Raises `Unreadable`.
 
     `memories` may be null, as servers in Go write an empty list, but must be present.
     """
-    fields = as_object(answer, "a search")
-    if "memories" not in fields:
-        raise Unavailable("The plugin answered a search with an object that names no memories.")
-    listed, cursor = fields["memories"], fields.get("next_cursor")
-    if not isinstance(listed, list | None):
-        raise Unavailable(f"The plugin answered a search with {_shape(listed)} as its memories.")
+    fields = read_object(body)
+    listed, cursor = fields.get("memories"), fields.get("next_cursor")
+    if "memories" not in fields or not isinstance(listed, list | None):
+        raise Unreadable("the search has no list of memories")
     if not isinstance(cursor, str | None):
-        raise Unavailable(f"The plugin answered a search with {_shape(cursor)} as its cursor.")
-    found = tuple(one for one in map(_memory, listed or ()) if one is not None)
+        raise Unreadable("the search's cursor is no text")
+    found = tuple(one for one in map(read_memory, listed or ()) if one is not None)
     if listed and not found:
-        raise Unavailable("The plugin answered a search with memories that cannot be read.")
+        raise Unreadable("none of the search's memories can be read")
     returned = len(listed or ())
     return Hits(
         found, returned, unreadable=returned - len(found),
@@ -186,7 +174,8 @@ def read_hits(answer: object) -> Hits:
     )  # fmt: skip
 
 
-def _memory(found: object) -> PluginMemory | None:
+def read_memory(found: object) -> PluginMemory | None:
+    """Read a row of a search; None if it is no memory."""
     if not isinstance(found, dict):
         return None
     identity, namespace, content = (found.get(name) for name in ("id", "namespace", "content"))
@@ -221,8 +210,3 @@ def _number(value: object) -> float | None:
         return float(value) if math.isfinite(value) else None
     except OverflowError:
         return None
-
-
-def _shape(value: Any) -> str:
-    names = {list: "a list", str: "text", bool: "a truth value", type(None): "null"}
-    return names.get(type(value), "an object" if isinstance(value, dict) else "a number")

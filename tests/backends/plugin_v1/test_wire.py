@@ -33,7 +33,8 @@ from memtui.backends.plugin_v1.wire import (
     read_namespace,
     read_written,
 )
-from memtui.contract import MemtuiError, Record, Snippet, WriteRequest
+from memtui.contract import Record, Snippet, WriteRequest
+from memtui.provider_kit.servers import Unreadable
 from tests.backends.damaged import DAMAGED
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -73,19 +74,24 @@ row_like = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+def sent(document: object) -> bytes:
+    return json.dumps(document).encode()
+
+
 def one(**fields: Any) -> PluginMemory:
-    return read_hits({"memories": [ROW | fields]}).memories[0]
+    [memory] = read_hits(sent({"memories": [ROW | fields]})).memories
+    return memory
 
 
 @example({"memories": [ROW | {"propagation": {"memtui": {"title": "\ud800", "id": "\ud800"}}}]})
 @given(anything | st.fixed_dictionaries({"memories": st.lists(row_like, max_size=5)}))
 def test_any_json_is_read_or_is_an_error_of_the_contract(answer: Any) -> None:
     for read in (read_health, read_written, partial(read_namespace, name="org:x")):
-        with suppress(MemtuiError):
-            read(answer)
+        with suppress(Unreadable):
+            read(sent(answer))
     rows: tuple[PluginMemory, ...] = ()
-    with suppress(MemtuiError):
-        hits = read_hits(answer)
+    with suppress(Unreadable):
+        hits = read_hits(sent(answer))
         rows = hits.memories
         assert len(rows) + hits.unreadable == hits.returned == len(answer.get("memories") or [])
     for row in filter(is_readable, rows):
@@ -180,10 +186,12 @@ def test_what_a_write_carries_for_the_wire_is_all_that_was_given() -> None:
 
 
 def test_replies_are_counted_and_joined_whole() -> None:
-    found = read_hits({"memories": [ROW, 7, ROW | {"id": "2"}, {"id": "3"}], "next_cursor": "c"})
+    found = read_hits(
+        sent({"memories": [ROW, 7, ROW | {"id": "2"}, {"id": "3"}], "next_cursor": "c"})
+    )
     assert (found.returned, found.unreadable, found.cursor, found.whole) == (4, 2, "c", False)
     assert list(found.by_place()) == [("workspace:web", "1"), ("workspace:web", "2")]
-    more = replace(read_hits({"memories": [ROW | {"id": "4"}]}), expired=3, strangers=5)
+    more = replace(read_hits(sent({"memories": [ROW | {"id": "4"}]})), expired=3, strangers=5)
     assert more.whole
     for both in (found.joined(more), more.joined(found)):
         assert {memory.id for memory in both.memories} == {"1", "2", "4"}
@@ -191,18 +199,18 @@ def test_replies_are_counted_and_joined_whole() -> None:
         assert not both.capped
         assert both.joined(replace(more, capped=True)).capped
         assert replace(both, capped=True).joined(more).capped
-    assert read_hits({"memories": None, "next_cursor": ""}).cursor is None
-    health = read_health({"status": "ok", "version": 2, "capabilities": ["fts", 3, "pin"]})
+    assert read_hits(sent({"memories": None, "next_cursor": ""})).cursor is None
+    health = read_health(sent({"status": "ok", "version": 2, "capabilities": ["fts", 3, "pin"]}))
     assert (health.status, health.version, health.capabilities, health.message) == (
         "ok", None, frozenset({"fts", "pin"}), "",
     )  # fmt: skip
-    odd = read_health({"status": "so-so", "version": "1.2", "capabilities": "fts"})
+    odd = read_health(sent({"status": "so-so", "version": "1.2", "capabilities": "fts"}))
     assert (odd.status, odd.version, odd.capabilities) == ("degraded", "1.2", None)
     assert "so-so" in odd.message
-    named = read_namespace({"kind": "team", "metadata": {"a": 1}, "expires_at": 0}, "team:x")
+    named = read_namespace(sent({"kind": "team", "metadata": {"a": 1}, "expires_at": 0}), "team:x")
     assert (named.name, named.kind, named.metadata) == ("team:x", "team", {"a": 1})
     assert named.expires_at == datetime(1970, 1, 1, tzinfo=UTC)
-    plain = read_namespace({"kind": 7, "metadata": []}, "x:y")
+    plain = read_namespace(sent({"kind": 7, "metadata": []}), "x:y")
     assert (plain.kind, plain.metadata, plain.expires_at) == ("custom", {}, None)
 
 
