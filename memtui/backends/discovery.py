@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from memtui.backends import basic_memory, gemini, hermes, openclaw
-from memtui.backends.claude_memory.texts import INDEX
+from memtui.backends.claude_memory import INDEX
 from memtui.backends.client_configs import (
     client_files,
     codex_folder,
@@ -32,7 +32,7 @@ from memtui.backends.instructions import (
     USER_FILES,
     USER_RULES,
 )
-from memtui.backends.letta.texts import memory_files
+from memtui.backends.letta import memory_files
 from memtui.contract import Json, MemtuiError, Model
 from memtui.provider_kit.files.reading import (
     FileReader,

@@ -242,7 +242,7 @@ class Records:
         is_activity = note.kind is SourceKind.ACTIVITY
         expires = note.expires_in
         write = Write(
-            name=f"note/{number}",
+            name=f"note/{note.name or number}",
             text=note.text,
             title=note.title,
             summary=note.summary,

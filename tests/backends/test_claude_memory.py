@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.backends.claude_memory import ClaudeMemoryAdapter
-from memtui.backends.claude_memory.texts import (
+from memtui.backends.claude_memory import (
     LOADED_BYTES,
     LOADED_LINES,
+    ClaudeMemoryAdapter,
     parse_index,
     parse_memory,
 )

@@ -17,8 +17,7 @@ import pytest
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from memtui.backends.letta import LettaAdapter
-from memtui.backends.letta.texts import MemoryLimits
+from memtui.backends.letta import LettaAdapter, MemoryLimits
 from memtui.contract import (
     BindingContext,
     Conflict,

@@ -8,20 +8,18 @@ it has none, by id in `known.json` in the `data_dir`.
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from uuid import uuid4
 
 from memtui.backends.mcp.client import ToolClient, shortened
 from memtui.backends.mcp.config import McpConfig
-from memtui.backends.mcp.keeping import KeptHere
-from memtui.backends.mcp.memories import kept_row, record_of, values_of
-from memtui.backends.mcp.tools import abilities_of, mapping_within, proposal, uses_of
+from memtui.backends.mcp.memories import KeptHere, kept_row, record_of, values_of
 from memtui.contract import (
     OWNER_FIELDS,
     BindingContext,
@@ -45,13 +43,17 @@ from memtui.contract import (
     place_of_path,
 )
 from memtui.mcp_mapping import Mapping as ToolMapping
-from memtui.mcp_mapping import ToolCall, load_mapping
+from memtui.mcp_mapping import ToolCall, bundled_mappings, load_mapping
 from memtui.provider_kit import abilities_in, read_config, together
 from memtui.provider_kit.kept import OWN, KeptFields
 from memtui.provider_kit.search import TextIndex
 from memtui.provider_kit.server_provider import Search, ServerProvider, ServerRows, read_rows
 
 _PAGED = {"offset", "page"}
+_READING = {"search": "search", "listing": "list", "get": "get"}
+_CHANGING = {"add": "add", "update": "update", "delete": "delete"}
+"""The words for the sections of a mapping, by the names of its fields."""
+_MOST_NAMED = 30
 
 
 class McpAdapter(ServerProvider[Json]):
@@ -397,3 +399,58 @@ class McpAdapter(ServerProvider[Json]):
             f"mapping {self._mapping.name} uses them to {uses}{lacks}.",
             version=str(server.get("version") or "")[:100] or None,
         )
+
+
+def mapping_within(mapping: ToolMapping, tools: Mapping[str, bool | None]) -> ToolMapping:
+    """Return a mapping without the sections of which the server has no tool.
+
+    `tools` says of each whether it only reads; None: the server does not say it.
+
+    Raises:
+        Invalid: it reads with a tool that changes something.
+    """
+    calls = {name: getattr(mapping, name) for name in _READING | _CHANGING}
+    gone = [name for name, one in calls.items() if one is not None and one.tool not in tools]
+    for name in _READING:
+        if (call := calls[name]) is not None and tools.get(call.tool) is False:
+            raise Invalid(
+                f"The mapping {mapping.name} reads with the tool {call.tool}, of which the server "
+                "says that it changes something; name another tool."
+            )
+    return mapping.model_copy(update=dict.fromkeys(gone))
+
+
+def abilities_of(mapping: ToolMapping) -> Capabilities:
+    """Return the abilities that a mapping makes of a server's tools."""
+    add, by = mapping.add, mapping.search.by if mapping.search else "phrase"
+    can_replace = mapping.replaces and add is not None and mapping.delete is not None
+    ids = mapping.record.id
+    tells_ids = add is not None and (add.rows is not None or ids[:1] == (mapping.record.title,))
+    return Capabilities(
+        browse=mapping.listing is not None,
+        correction=mapping.reads_again and (mapping.update is not None or can_replace),
+        async_ingestion=mapping.late or not tells_ids,
+        provider_managed_extraction=mapping.extracts,
+        writable=add is not None,
+        chosen_owners=True,
+        full_text=by in {"words", "phrase"},
+        semantic=by == "meaning",
+        agents_search=mapping.search is not None and by == "phrase",
+    )
+
+
+def uses_of(mapping: ToolMapping) -> list[str]:
+    """Return what a mapping has tools for, in words."""
+    words = _READING | _CHANGING
+    return [words[name] for name in words if getattr(mapping, name) is not None]
+
+
+def proposal(server: str, tools: Mapping[str, object]) -> str:
+    """Return the sentence that names a server's tools and the mapping of memtui that fits them."""
+    known = map(load_mapping, bundled_mappings())
+    fits = [one.name for one in known if server in one.servers or one.tools <= tools.keys()]
+    advice = "memtui has no mapping for it; write one, and set mapping to its path"
+    if fits:
+        advice = f"set mapping to {' or '.join(fits)}"
+    named = ", ".join(islice(tools, _MOST_NAMED))
+    return f"The server calls itself {server} and has the tools {named}: {advice}."

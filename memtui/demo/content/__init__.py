@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from memtui.contract import Model, SourceKind
+from memtui.contract import Json, Model, SourceKind
 
 
 class DemoAgent(Model):
@@ -100,6 +100,8 @@ class DemoNote(Model):
     day: int
     text: str
     topic: str
+    name: str | None = None
+    """A name for other steps; unset: its number."""
     title: str | None = None
     summary: str | None = None
     ref: str | None = None
@@ -152,6 +154,18 @@ class Leftover(Model):
     asked: str | None = None
 
 
+class ToldStep(Model):
+    """A step that is told by itself: what it does, and what that is given."""
+
+    at: tuple[float, float]
+    """The day before the end, and the hour."""
+    who: str
+    channel: str
+    do: tuple[str, Json]
+    project: str | None = None
+    agent: str | None = None
+
+
 class Queries(Model):
     """Queries, by the project where they are asked; those in `nothing` have no results."""
 
@@ -192,6 +206,7 @@ class Content(Model):
     trial: tuple[Plain, ...]
     poison: tuple[Poison, ...]
     leftovers: tuple[Leftover, ...]
+    mishaps: tuple[ToldStep, ...]
     queries: Queries
     edits: Edits
     runs: RunParts
@@ -214,6 +229,7 @@ def load() -> Content:
             "trial": notes["trial"],
             "poison": _read("poison")["poison"],
             "leftovers": _read("leftovers")["leftover"],
+            "mishaps": _read("mishaps")["step"],
             "queries": _read("queries"),
             "edits": _read("edits"),
             "runs": _read("runs"),
