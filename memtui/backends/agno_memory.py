@@ -5,11 +5,12 @@ A text is JSON in its column `memory`, and times are seconds since 1970.
 
 import json
 import uuid
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, ClassVar
 
 from memtui.contract import BindingContext, CorrectRequest, Invalid, Json, Scope, WriteRequest
 from memtui.json_text import whole
+from memtui.provider_kit import from_epoch
 from memtui.provider_kit.databases import DatabasePool
 from memtui.provider_kit.rows import Row
 from memtui.provider_kit.tables import TablesAdapter, TablesConfig
@@ -51,13 +52,13 @@ class AgnoAdapter(TablesAdapter[AgnoConfig]):
     def record_of(self, row: Row) -> Json:
         """Return the record in a row, with what else is in it as metadata."""
         topics = json.loads(row["topics"] or "null") or ()
-        created_at = _moment(row["created_at"])
+        created_at = from_epoch(row["created_at"] or "")
         return {
             "text": _text(row),
             "kind": "memory",
             "tags": tuple(str(one) for one in whole(topics) if one),
             "created_at": created_at,
-            "updated_at": _moment(row["updated_at"]) or created_at,
+            "updated_at": from_epoch(row["updated_at"] or "") or created_at,
             "metadata": {name: row[name] for name in ("input", "feedback") if row.get(name)},
         }
 
@@ -88,14 +89,6 @@ class AgnoAdapter(TablesAdapter[AgnoConfig]):
 def _text(row: Row) -> str:
     found = whole(json.loads(row["memory"]))
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, indent=2)
-
-
-def _moment(seconds: Any) -> datetime | None:
-    """Return a time; None: there is none, or it is out of range."""
-    try:
-        return None if seconds is None else datetime.fromtimestamp(int(seconds), UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def _seconds(moment: datetime) -> int:

@@ -10,6 +10,7 @@ Where Hermes asks for approval, a write waits as `pending/memory/<id>.json` in i
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,10 +22,12 @@ from memtui.provider_kit.files.entries import EntriesFile, FileEntry
 from memtui.provider_kit.files.proposals import ProposingAdapter, WaitingFile
 from memtui.provider_kit.files.reading import FileReader
 from memtui.provider_kit.files.shared import content_of
+from memtui.provider_kit.flock import flock
 
 MEMORY, USER = "MEMORY.md", "USER.md"
 FACTS = "memory_store.db"
 """The file in Hermes's home of which `hermes-facts` shows the facts."""
+_LOCK_SECONDS = 10.0
 _PENDING = "pending/memory"
 _MARK = "\n§\n"
 _TYPES = {"add": OperationType.WRITE, "remove": OperationType.FORGET}
@@ -70,9 +73,13 @@ class HermesAdapter(ProposingAdapter[HermesConfig]):
             raise Invalid("A line § separates Hermes's memories; write them one by one.")
         return text
 
-    def lock_of(self, path: Path) -> Path:
-        """Return the file that Hermes locks."""
-        return path.with_name(f"{path.name}.lock")
+    @contextmanager
+    def locked(self, path: Path) -> Iterator[None]:
+        """Hold the lock of Hermes's writers."""
+        busy = f"Another program is changing {path}; try again."
+        lock = path.with_name(f"{path.name}.lock")
+        with flock(lock, busy, seconds=_LOCK_SECONDS, mode=0o644):
+            yield
 
     def waiting_paths(self) -> Iterable[Path]:
         """Return the writes that Hermes has staged."""

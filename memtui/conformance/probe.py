@@ -72,13 +72,21 @@ Try = Callable[["Probe"], Awaitable[None]]
 DEFINED: list[ContractCheck] = []
 
 
-def check(source: str, *needs: str, alone: bool = False) -> Callable[[Try], Try]:
+Checking = Callable[..., Awaitable[None]]
+"""A check as it is written: it takes the probe and, if it names a `space`, a new namespace."""
+
+
+def check(source: str, *needs: str, alone: bool = False) -> Callable[[Checking], Checking]:
     """Register a function as a check, with its rule's place and the capabilities it requires."""
 
-    def add(function: Try) -> Try:
+    def add(function: Checking) -> Checking:
+        async def run(probe: Probe) -> None:
+            await function(probe, **({"space": await probe.space()} if takes_space else {}))
+
+        takes_space = "space" in inspect.signature(function).parameters
         name = str(getattr(function, "__name__", "")).replace("_", "-")
         rule = " ".join((inspect.getdoc(function) or "").split())
-        DEFINED.append(ContractCheck(name, rule, source, needs, alone, function))
+        DEFINED.append(ContractCheck(name, rule, source, needs, alone, run))
         return function
 
     return add

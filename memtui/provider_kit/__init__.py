@@ -210,6 +210,14 @@ def read_moment(value: object) -> datetime | None:
     return None
 
 
+def from_epoch(seconds: float | str) -> datetime | None:
+    """Return a moment in seconds since 1970; None: no number, or outside of the years 1 to 9999."""
+    try:
+        return datetime.fromtimestamp(float(seconds), UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def is_nested_deeper(value: object, most: int) -> bool:
     """Whether lists and objects are nested more than `most` deep; works without recursion."""
     level = [value]

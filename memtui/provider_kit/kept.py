@@ -25,10 +25,10 @@ ScopeId = Literal["agent_id", "project_id", "issue_id", "run_id", "subject_id"]
 """The ids of a scope; one of another name may narrow it too, so it is not ignored."""
 
 
-def not_shown(number: int, from_where: str) -> str:
-    """Return the sentence on memories that cannot be read, `of the server` or from elsewhere."""
+def not_shown(number: int) -> str:
+    """Return the sentence on memories of a server that cannot be read."""
     return (
-        f"{number:,} memories {from_where} could not be read, so nobody is shown them; mend each "
+        f"{number:,} memories of the server could not be read, so nobody is shown them; mend each "
         f"there, or remove {OWN} from its metadata, which makes it the company's."
     )
 

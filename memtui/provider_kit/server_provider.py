@@ -626,17 +626,15 @@ class ServerProvider(Adapter, Generic[Item]):
             hint = "raise the binding's max_listed to read further." if is_full else self.cut_hint
             said.append(f"{len(rows.items):,} memories were read; {hint}")
         if rows.unreadable:
-            said.append(not_shown(rows.unreadable, self.from_where))
+            said.append(not_shown(rows.unreadable))
         return tuple(said)
 
     async def problems(self, scope: Scope) -> Sequence[Problem]:
         """Return how many hits of the latest search could not be read; a list says it itself."""
         del scope
         number = self._unread_hits
-        return [Problem(message=not_shown(number, self.from_where))] if number else []
+        return [Problem(message=not_shown(number))] if number else []
 
-    from_where: ClassVar[str] = "of the server"
-    """Follows "memories" in the sentence on those that could not be read."""
     cut_hint: ClassVar[str] = "the list changed meanwhile; read it again."
     """Ends the sentence about a list that is shorter than `max_listed` and not whole."""
 

@@ -268,7 +268,7 @@ async def test_a_change_that_would_take_another_memory_along_is_refused(
 async def test_a_lock_that_hermes_keeps_is_waited_for(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memtui.provider_kit.files.entries._LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("memtui.backends.hermes._LOCK_SECONDS", 0.1)
     adapter = await HermesAdapter.open(BindingContext(
         company_id="local", binding_key="hermes", config={"path": str(folder)},
         data_dir=tmp_path / "data",

@@ -8,6 +8,7 @@ Times are UTC: `timestamp` without a zone in PostgreSQL, ISO 8601 text with micr
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from memtui.provider_kit.databases import (
     open_postgres,
     translated,
 )
+from memtui.provider_kit.derived import scrub
 from memtui.sqlite import use_wal
 from memtui.text_analysis import folded
 
@@ -140,15 +142,9 @@ class FactsDatabase(DatabasePool):
         """
         if self.is_shared:
             return True
-        with translated(), self._lock:
-            connection = self._engine.raw_connection()
-            try:
-                cursor = connection.cursor()
-                cursor.execute("VACUUM")
-                [busy, *_] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            finally:
-                connection.close()
-        return not busy
+        with translated(), self._lock, closing(self._engine.raw_connection()) as connection:
+            plain: Any = connection.driver_connection
+            return scrub(plain)
 
     def _prepare(self, *, create: bool) -> None:
         with translated(), self._engine.connect() as connection:

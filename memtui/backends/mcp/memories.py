@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import sha256
 
 from memtui.contract import (
@@ -19,7 +19,7 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.provider_kit import read_moment
+from memtui.provider_kit import from_epoch, read_moment
 from memtui.provider_kit.kept import KeptFields
 from memtui.provider_kit.known import KNOWN, KnownFile, remains
 from memtui.provider_kit.server_provider import ServerRows, revision_of
@@ -104,10 +104,7 @@ def _tags(value: object) -> tuple[str, ...] | None:
 
 def _moment(value: object) -> datetime | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return datetime.fromtimestamp(value, UTC)
-        except (ValueError, OverflowError, OSError):
-            return None  # no moment of the years 1 to 9999
+        return from_epoch(value)
     return read_moment(value)
 
 

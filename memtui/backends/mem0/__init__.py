@@ -48,7 +48,6 @@ class Mem0Adapter(ServerProvider[Mem0Memory]):
     config_model = Mem0Config
     most_hits = 1_000
     has_uuids = True
-    from_where = "that mem0 returned"
     cut_hint = "mem0's server returns no pages and may have cut the list there."
     capabilities = Capabilities(
         browse=True, correction=True, history=True, namespaces=True, expiry=True, pin=True,

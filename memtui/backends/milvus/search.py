@@ -201,27 +201,24 @@ def stages_of(found: MilvusHits, top_k: int) -> tuple[ExplainStage, ...]:
     """Return each stage's part in the returned records, without words of the query or of them."""
     hits = found.hits[:top_k]
     ids = [(hit.record.handle.provider_record_id, hit) for hit in hits]
+    told: dict[str, tuple[str, dict[str, float]]] = {
+        "keys": (
+            "A fact whose key the query names comes first.",
+            {name: 1.0 for name, hit in ids if hit.is_key},
+        ),
+        "words": (
+            "The share of the query's words that a fact holds.",
+            {name: round(hit.words, 6) for name, hit in ids if hit.words},
+        ),
+        "meaning": (
+            "Documents by the similarity of their vector to the query's.",
+            {name: round(hit.similarity, 6) for name, hit in ids if hit.similarity},
+        ),
+        "scope": ("The nearest scope counts most.", {name: hit.weight for name, hit in ids}),
+    }
     stages = [
-        ExplainStage(
-            name="keys",
-            detail="A fact whose key the query names comes first.",
-            scores={name: 1.0 for name, hit in ids if hit.is_key},
-        ),
-        ExplainStage(
-            name="words",
-            detail="The share of the query's words that a fact holds.",
-            scores={name: round(hit.words, 6) for name, hit in ids if hit.words},
-        ),
-        ExplainStage(
-            name="meaning",
-            detail="Documents by the similarity of their vector to the query's.",
-            scores={name: round(hit.similarity, 6) for name, hit in ids if hit.similarity},
-        ),
-        ExplainStage(
-            name="scope",
-            detail="The nearest scope counts most.",
-            scores={name: hit.weight for name, hit in ids},
-        ),
+        ExplainStage(name=name, detail=detail, scores=scores)
+        for name, (detail, scores) in told.items()
     ]
     if found.by_words:
         named = ", ".join(found.by_words)

@@ -546,4 +546,4 @@ def _unread(plugin: Plugin, listing: Listing, *, unlisted: bool) -> Iterator[str
     if listing.endless:
         yield "The plugin kept returning pages without new records, so memtui stopped reading."
     if listing.unreadable:
-        yield not_shown(listing.unreadable, "that the plugin returned")
+        yield not_shown(listing.unreadable)

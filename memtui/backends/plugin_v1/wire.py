@@ -10,10 +10,10 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from memtui.contract import Json, Namespace
-from memtui.provider_kit import read_moment
+from memtui.provider_kit import from_epoch, read_moment
 from memtui.provider_kit.servers import Unreadable, read_object
 
 Place = tuple[str, str]
@@ -110,10 +110,7 @@ def moment(value: object) -> datetime | None:
     """Read a time in any format; without an offset it is UTC; None if it is no time."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return read_moment(value)
-    try:
-        return datetime.fromtimestamp(value / 1000 if value >= _EPOCH_MS else value, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
+    return from_epoch(value / 1000 if value >= _EPOCH_MS else value)
 
 
 def read_health(body: bytes) -> HealthReply:

@@ -613,59 +613,44 @@ def _ranked(hits: dict[int, _Hit], beside: Mapping[int, float]) -> list[_Hit]:
 def stages_of(found: VaultHits) -> tuple[ExplainStage, ...]:
     """Return each stage's part in each hit, without words of the query or of a record."""
     hits = found.hits
-    stages = [
-        ExplainStage(
-            name="words",
-            detail=f"BM25 over title, text, topic, tags, names and date; matched {found.how}.",
-            scores={hit.id: round(hit.words, 4) for hit in hits if hit.words},
+    told: dict[str, tuple[str, dict[str, float]]] = {
+        "words": (
+            f"BM25 over title, text, topic, tags, names and date; matched {found.how}.",
+            {hit.id: round(hit.words, 4) for hit in hits if hit.words},
         )
-    ]
+    }
     if found.model is not None:
-        stages.append(
-            ExplainStage(
-                name="meaning",
-                detail=f"Cosine by {found.model}, where it stands out among all texts.",
-                scores={hit.id: round(hit.meaning, 4) for hit in hits if hit.meaning},
-            )
+        told["meaning"] = (
+            f"Cosine by {found.model}, where it stands out among all texts.",
+            {hit.id: round(hit.meaning, 4) for hit in hits if hit.meaning},
         )
-        stages.append(
-            ExplainStage(
-                name="fused",
-                detail=f"Words count {1 - MEANING:.0%} and meaning {MEANING:.0%}, each as a "
-                "share of the best.",
-                scores={hit.id: round(hit.fused, 4) for hit in hits},
-            )
-        )
+        shares = f"Words count {1 - MEANING:.0%} and meaning {MEANING:.0%}"
+        fused = {hit.id: round(hit.fused, 4) for hit in hits}
+        told["fused"] = f"{shares}, each as a share of the best.", fused
     if found.trouble:
         detail = f"Searched by words only, because the model could not be used: {found.trouble}"
-        stages.append(ExplainStage(name="meaning", detail=detail))
-    stages += [
-        ExplainStage(
-            name="neighbours",
-            detail=f"A record next to one of the best in its run or file gets {found.lift:.0%} of "
-            "that score.",
-            scores={hit.id: round(hit.lift, 4) for hit in hits if hit.lift},
-        ),
-        ExplainStage(
-            name="scope",
-            detail="The nearest scope counts most.",
-            scores={hit.id: hit.weight for hit in hits},
-        ),
-        ExplainStage(
-            name="pins",
-            detail=f"A pinned record counts {PINNED} times.",
-            scores={hit.id: PINNED for hit in hits if hit.is_pinned},
-        ),
-        ExplainStage(
-            name="keys",
-            detail="A fact whose key the query names comes first.",
-            scores={hit.id: 1.0 for hit in hits if hit.is_key},
-        ),
-    ]
+        told["meaning"] = detail, {}
+    told["neighbours"] = (
+        f"A record next to one of the best in its run or file gets {found.lift:.0%} of that score.",
+        {hit.id: round(hit.lift, 4) for hit in hits if hit.lift},
+    )
+    told["scope"] = "The nearest scope counts most.", {hit.id: hit.weight for hit in hits}
+    told["pins"] = (
+        f"A pinned record counts {PINNED} times.",
+        {hit.id: PINNED for hit in hits if hit.is_pinned},
+    )
+    told["keys"] = (
+        "A fact whose key the query names comes first.",
+        {hit.id: 1.0 for hit in hits if hit.is_key},
+    )
     if found.topic_dropped:
         detail = f"Fewer than {ENOUGH_OF_TOPIC} in the topic, so every topic was searched."
-        stages.append(ExplainStage(name="topic", detail=detail))
-    return tuple(one for one in stages if one.scores or one.name in {"words", "meaning", "topic"})
+        told["topic"] = detail, {}
+    return tuple(
+        ExplainStage(name=name, detail=detail, scores=scores)
+        for name, (detail, scores) in told.items()
+        if scores or name in {"words", "meaning", "topic"}
+    )
 
 
 def explain(found: VaultHits) -> Explanation:

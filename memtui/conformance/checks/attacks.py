@@ -89,9 +89,8 @@ async def path_unknown(probe: Probe) -> None:
 
 
 @check(CONTRACT)
-async def method_wrong(probe: Probe) -> None:
+async def method_wrong(probe: Probe, space: str) -> None:
     """A method that is not part of the contract is 405 or 404, and changes nothing."""
-    space = await probe.space()
     identity = await probe.write(space, "stays")
     wrong = (
         ("POST", "/v1/health"),
@@ -123,9 +122,8 @@ async def _refusals(probe: Probe) -> list[Exchange]:
 
 
 @check(WRITE, alone=True)
-async def parallel_writes(probe: Probe) -> None:
+async def parallel_writes(probe: Probe, space: str) -> None:
     """A hundred writes at once are all stored, each once."""
-    space = await probe.space()
     contents = [f"write {number} {word()}" for number in range(_WRITES)]
     replies = await _at_once(probe, space, [memory(content) for content in contents])
     found = await probe.search(space)
@@ -138,9 +136,9 @@ async def parallel_writes(probe: Probe) -> None:
 
 
 @check(IDEMPOTENCY, alone=True)
-async def parallel_upserts(probe: Probe) -> None:
+async def parallel_upserts(probe: Probe, space: str) -> None:
     """Many writes at once with the same id make one memory, and none of them is an error."""
-    space, identity = await probe.space(), fresh_id()
+    identity = fresh_id()
     bodies = [memory(f"write {number}", id=identity) for number in range(_SAME_ID)]
     await _at_once(probe, space, bodies)
     found = await probe.search(space)
@@ -157,9 +155,8 @@ async def _at_once(probe: Probe, space: str, bodies: list[Json]) -> list[Exchang
 
 
 @check(SEARCH, alone=True)
-async def search_no_silent_cap(probe: Probe) -> None:
+async def search_no_silent_cap(probe: Probe, space: str) -> None:
     """A search with a limit of 100 returns 100 rows where there are more."""
-    space = await probe.space()
     made = await probe.fill(space, [f"row {number}" for number in range(_ROWS)])
     found = await probe.search(space, limit=100)
     if len(found.rows) != 100:
@@ -169,9 +166,8 @@ async def search_no_silent_cap(probe: Probe) -> None:
 
 
 @check(CARE, alone=True)
-async def write_content_large(probe: Probe) -> None:
+async def write_content_large(probe: Probe, space: str) -> None:
     """Content of a megabyte is stored whole, or refused with 400 or 413 and a message."""
-    space = await probe.space()
     line = f"{word()} says something long, é 世 \n"
     content = (line * (_LETTERS // len(line) + 1))[:_LETTERS]
     reply = await probe.post(space, memory(content))
@@ -262,9 +258,8 @@ async def malformed_shapes(probe: Probe) -> None:
 
 
 @check(WRITE, alone=True)
-async def malformed_types(probe: Probe) -> None:
+async def malformed_types(probe: Probe, space: str) -> None:
     """A required field of the wrong type is refused, an optional one no error of the server."""
-    space = await probe.space()
     wrong: list[object] = [17, True, ["x"], {"a": 1}]
     required = [
         memory("x") | {name: one} for name in ("content", "kind", "source") for one in wrong
@@ -291,9 +286,8 @@ async def malformed_types(probe: Probe) -> None:
 
 
 @check(WRITE, "ttl", alone=True)
-async def malformed_dates(probe: Probe) -> None:
+async def malformed_dates(probe: Probe, space: str) -> None:
     """An expires_at that is not a moment is refused, not dropped."""
-    space = await probe.space()
     bad = ("tomorrow", "2031-13-45T00:00:00Z", "2031-02-30T25:61:00Z", "12/31/2031")
     doubtful = ("", "2031-01-01", "2031-01-01T00:00:00", "9999999-01-01T00:00:00Z", "0000-00-00")
     cases: list[_Case] = []
@@ -305,9 +299,8 @@ async def malformed_dates(probe: Probe) -> None:
 
 
 @check(WRITE, alone=True)
-async def malformed_nul(probe: Probe) -> None:
+async def malformed_nul(probe: Probe, space: str) -> None:
     """A NUL is stored as it is or refused, and never a failure of the server."""
-    space = await probe.space()
     content = "before\0after"
     reply = await probe.post(space, memory(content))
     if reply.is_ok:
@@ -327,9 +320,8 @@ async def malformed_nul(probe: Probe) -> None:
 
 
 @check(WRITE, alone=True)
-async def malformed_surrogates(probe: Probe) -> None:
+async def malformed_surrogates(probe: Probe, space: str) -> None:
     r"""Half a character, as \ud800, is refused or replaced, and never a failure of the server."""
-    space = await probe.space()
     bodies = [memory("a\ud800b"), memory("x", propagation={"\udfff": "\ud800"})]
     query = {"namespaces": [space], "query": "\udc00"}
     cases = [_raw(space, json.dumps(body).encode()) for body in bodies]
@@ -337,9 +329,8 @@ async def malformed_surrogates(probe: Probe) -> None:
 
 
 @check(WRITE, alone=True)
-async def malformed_depth(probe: Probe) -> None:
+async def malformed_depth(probe: Probe, space: str) -> None:
     """JSON that is nested very deep is refused or stored, and never a failure of the server."""
-    space = await probe.space()
     deep = b"[" * _DEEP + b"]" * _DEEP
     objects = b'{"a":' * _DEEP + b"1" + b"}" * _DEEP
     start = encoded(memory("x"))[:-1]
@@ -353,9 +344,8 @@ async def malformed_depth(probe: Probe) -> None:
 
 
 @check(WRITE, alone=True)
-async def malformed_huge(probe: Probe) -> None:
+async def malformed_huge(probe: Probe, space: str) -> None:
     """Very long names, numbers, queries and lists are never a failure of the server."""
-    space = await probe.space()
     start = encoded(memory("x"))[:-1]
     number = b"9" * 5_000
     limit = b'{"namespaces": ["custom:x"], "limit": ' + number + b"}"

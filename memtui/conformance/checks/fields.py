@@ -28,9 +28,9 @@ _WEST = timezone(timedelta(hours=-12))
 
 
 @check(WRITE, "ttl")
-async def ttl_kept(probe: Probe) -> None:
+async def ttl_kept(probe: Probe, space: str) -> None:
     """A memory's expires_at comes back as the moment that was given."""
-    space, moment = await probe.space(), hours(1)
+    moment = hours(1)
     identity = await probe.write(space, "lasting", expires_at=moment.isoformat())
     found = await probe.search(space)
     found.reply.expect_expiry(moment, found.row(identity))
@@ -49,9 +49,8 @@ async def ttl_passes(probe: Probe) -> None:
 
 
 @check(CAPABILITIES, "ttl")
-async def ttl_zones(probe: Probe) -> None:
+async def ttl_zones(probe: Probe, space: str) -> None:
     """An expiry is a moment, whatever the zone that it is written in."""
-    space = await probe.space()
     await _write_expiring(probe, space, "past", hours(-1).astimezone(_EAST))
     lasting = hours(1).astimezone(_WEST)
     identity = await probe.write(space, "lasting", expires_at=lasting.isoformat())
@@ -115,9 +114,8 @@ async def _write_expiring(probe: Probe, space: str, content: str, moment: dateti
 
 
 @check(WRITE, "pin")
-async def pin_kept(probe: Probe) -> None:
+async def pin_kept(probe: Probe, space: str) -> None:
     """A pinned memory comes back pinned, and one that is not does not."""
-    space = await probe.space()
     pinned = await probe.write(space, "pinned", pin=True)
     plain = [await probe.write(space, "plain"), await probe.write(space, "off", pin=False)]
     found = await probe.search(space)
@@ -128,9 +126,8 @@ async def pin_kept(probe: Probe) -> None:
 
 
 @check(CAPABILITIES, "pin")
-async def pin_first(probe: Probe) -> None:
+async def pin_first(probe: Probe, space: str) -> None:
     """Without a query pinned memories come first, older ones too."""
-    space = await probe.space()
     pinned = await probe.write(space, "pinned long ago", pin=True)
     await asyncio.sleep(TURN_S)
     for number in range(3):
@@ -160,9 +157,9 @@ async def pin_query(probe: Probe) -> None:
 
 
 @check(CAPABILITIES, "pin")
-async def pin_taken_away(probe: Probe) -> None:
+async def pin_taken_away(probe: Probe, space: str) -> None:
     """A second write with the same id and pin false takes the pin away."""
-    space, identity = await probe.space(), fresh_id()
+    identity = fresh_id()
     await probe.write(space, "pinned", id=identity, pin=True)
     await probe.write(space, "no more", id=identity, pin=False)
     found = await probe.search(space)
@@ -211,9 +208,9 @@ async def propagation_numbers(probe: Probe) -> None:
 
 
 @check(CAPABILITIES, "propagation")
-async def propagation_replaced(probe: Probe) -> None:
+async def propagation_replaced(probe: Probe, space: str) -> None:
     """A second write with the same id replaces propagation whole."""
-    space, identity = await probe.space(), fresh_id()
+    identity = fresh_id()
     await probe.write(space, "first", id=identity, propagation={"a": 1, "b": 2})
     await probe.write(space, "second", id=identity, propagation={"b": 3})
     found = await probe.search(space)
@@ -223,9 +220,8 @@ async def propagation_replaced(probe: Probe) -> None:
 
 
 @check(CAPABILITIES, "propagation", alone=True)
-async def propagation_large(probe: Probe) -> None:
+async def propagation_large(probe: Probe, space: str) -> None:
     """Propagation of 10 KB to a megabyte comes back whole, or is refused with 400 or 413."""
-    space = await probe.space()
     most = 0
     for size in _LARGE:
         given: Json = {"words": ["a word é 世 \n"] * (size // 20)}
@@ -265,9 +261,9 @@ def _exact(value: Any) -> str:
 
 
 @check(FORGET)
-async def forget_removes(probe: Probe) -> None:
+async def forget_removes(probe: Probe, space: str) -> None:
     """A memory that its namespace forgets is gone from every search; the answer is 204."""
-    space, shared = await probe.space(), word()
+    shared = word()
     gone = await probe.write(space, f"{shared} gone")
     kept = await probe.write(space, f"{shared} kept")
     (await probe.forget(gone, space)).expect(204)
@@ -279,18 +275,17 @@ async def forget_removes(probe: Probe) -> None:
 
 
 @check(FORGET)
-async def forget_twice(probe: Probe) -> None:
+async def forget_twice(probe: Probe, space: str) -> None:
     """Forgetting a memory a second time is 404."""
-    space = await probe.space()
     identity = await probe.write(space, "gone")
     (await probe.forget(identity, space)).expect_ok()
     (await probe.forget(identity, space)).expect(404, when="the second time")
 
 
 @check(FORGET)
-async def forget_wrong_namespace(probe: Probe) -> None:
+async def forget_wrong_namespace(probe: Probe, space: str) -> None:
     """A namespace that does not hold a memory cannot forget it: 403 or 404, and it stays."""
-    space, other = await probe.space(), await probe.space()
+    other = await probe.space()
     identity = await probe.write(space, "stays")
     reply = await probe.forget(identity, other)
     reply.expect(403, 404, when="on behalf of another namespace")
@@ -300,17 +295,15 @@ async def forget_wrong_namespace(probe: Probe) -> None:
 
 
 @check(FORGET)
-async def forget_unknown(probe: Probe) -> None:
+async def forget_unknown(probe: Probe, space: str) -> None:
     """Forgetting an id that is not there is 404, one that is not a UUID 404 or 400."""
-    space = await probe.space()
     (await probe.forget(fresh_id(), space)).expect(404, when="to an unknown id")
     (await probe.forget("flat-1", space)).expect(400, 404, when="to an id that is not a UUID")
 
 
 @check(FORGET)
-async def forget_unsigned(probe: Probe) -> None:
+async def forget_unsigned(probe: Probe, space: str) -> None:
     """Forgetting without requested_by_namespace is 400, and the memory stays."""
-    space = await probe.space()
     identity = await probe.write(space, "stays")
     for body in (None, {}, {"requested_by_namespace": ""}):
         reply = await probe.call("DELETE", memory_path(identity), body)

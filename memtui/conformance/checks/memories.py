@@ -36,9 +36,8 @@ _SCRIPTS = (
 
 
 @check(WRITE)
-async def write_created(probe: Probe) -> None:
+async def write_created(probe: Probe, space: str) -> None:
     """A write answers 201 with the memory's id and its namespace."""
-    space = await probe.space()
     reply = (await probe.post(space, memory("new"))).expect(201)
     identity = reply.fields.get("id")
     if not isinstance(identity, str) or not identity:
@@ -47,9 +46,8 @@ async def write_created(probe: Probe) -> None:
 
 
 @check(IDEMPOTENCY)
-async def write_ids_unique(probe: Probe) -> None:
+async def write_ids_unique(probe: Probe, space: str) -> None:
     """Without an id each write gets a fresh UUID, the same text too."""
-    space = await probe.space()
     made = [await probe.write(space, "the same text") for _ in range(4)]
     if len(set(made)) != len(made):
         probe.fail("Two writes got the same id.")
@@ -62,9 +60,9 @@ async def write_ids_unique(probe: Probe) -> None:
 
 
 @check(IDEMPOTENCY)
-async def write_id_kept(probe: Probe) -> None:
+async def write_id_kept(probe: Probe, space: str) -> None:
     """A write with an id is stored under this id."""
-    space, identity = await probe.space(), fresh_id()
+    identity = fresh_id()
     reply = (await probe.post(space, memory("mine", id=identity))).expect_ok()
     if _plain(reply.fields.get("id")) != identity:
         reply.fail(f"The id {identity} was returned as {quoted(reply.fields.get('id'))}.")
@@ -74,9 +72,9 @@ async def write_id_kept(probe: Probe) -> None:
 
 
 @check(IDEMPOTENCY)
-async def write_id_upserts(probe: Probe) -> None:
+async def write_id_upserts(probe: Probe, space: str) -> None:
     """A second write with the same id replaces the first in place and makes no duplicate."""
-    space, identity = await probe.space(), fresh_id()
+    identity = fresh_id()
     await probe.write(space, "first", id=identity)
     reply = await probe.post(space, memory("second", id=identity, kind="summary", source="user"))
     reply.expect_ok()
@@ -90,9 +88,9 @@ async def write_id_upserts(probe: Probe) -> None:
 
 
 @check(IDEMPOTENCY)
-async def write_id_elsewhere(probe: Probe) -> None:
+async def write_id_elsewhere(probe: Probe, space: str) -> None:
     """An id that is written again into another namespace is moved or refused, and never two."""
-    space, other, identity = await probe.space(), await probe.space(), fresh_id()
+    other, identity = await probe.space(), fresh_id()
     await probe.write(space, "first", id=identity)
     reply = await probe.post(other, memory("second", id=identity))
     if not reply.is_ok:
@@ -106,9 +104,9 @@ async def write_id_elsewhere(probe: Probe) -> None:
 
 
 @check(IDEMPOTENCY)
-async def write_id_keeps_created_at(probe: Probe) -> None:
+async def write_id_keeps_created_at(probe: Probe, space: str) -> None:
     """A second write with the same id keeps the memory's created_at."""
-    space, identity = await probe.space(), fresh_id()
+    identity = fresh_id()
     moments = []
     for content in ("first", "second"):
         await probe.write(space, content, id=identity)
@@ -122,9 +120,8 @@ async def write_id_keeps_created_at(probe: Probe) -> None:
 
 
 @check(WRITE)
-async def write_id_malformed(probe: Probe) -> None:
+async def write_id_malformed(probe: Probe, space: str) -> None:
     """An id that is not a UUID is 400."""
-    space = await probe.space()
     for identity in ("flat-1", "12345", "zzzzzzzz-zzzz-zzzz-zzzz-zzzzzzzzzzzz"):
         reply = await probe.post(space, memory("x", id=identity))
         reply.expect(400, when=f"to the id {identity}")
@@ -222,9 +219,8 @@ def _plain(identity: object) -> str:
 
 
 @check(SEARCH)
-async def search_shape(probe: Probe) -> None:
+async def search_shape(probe: Probe, space: str) -> None:
     """A row holds the id, namespace, content, kind, source and creation time of its memory."""
-    space = await probe.space()
     identity = await probe.write(space, "the text", kind="summary", source="user")
     found = await probe.search(space)
     row = found.row(identity)
@@ -238,9 +234,9 @@ async def search_shape(probe: Probe) -> None:
 
 
 @check(SEARCH, "fts")
-async def search_query(probe: Probe) -> None:
+async def search_query(probe: Probe, space: str) -> None:
     """A query finds the memories that contain its word, and ranks them before all others."""
-    space, wanted = await probe.space(), word()
+    wanted = word()
     hits = [await probe.write(space, f"The {wanted} {thing}.") for thing in ("lamp", "table")]
     await probe.fill(space, [f"The {word()} lamp number {number}." for number in range(3)])
     found = await probe.search(space, query=wanted)
@@ -249,9 +245,8 @@ async def search_query(probe: Probe) -> None:
 
 
 @check(SEARCH)
-async def search_without_hits(probe: Probe) -> None:
+async def search_without_hits(probe: Probe, space: str) -> None:
     """Where nothing is found memories is an empty list, not null."""
-    space = await probe.space()
     for fields in ({}, {"query": word()}, {"kinds": ["summary"]}):
         found = await probe.search(space, **fields)
         if found.reply.fields.get("memories") != []:
@@ -259,9 +254,8 @@ async def search_without_hits(probe: Probe) -> None:
 
 
 @check(SEARCH)
-async def search_kinds(probe: Probe) -> None:
+async def search_kinds(probe: Probe, space: str) -> None:
     """A search for kinds returns these kinds only, and all of them."""
-    space = await probe.space()
     for kind in ("fact", "summary", "checkpoint"):
         await probe.write(space, f"a {kind}", kind=kind)
     for kinds in (["summary"], ["fact", "checkpoint"]):
@@ -274,9 +268,8 @@ async def search_kinds(probe: Probe) -> None:
 
 
 @check(SEARCH)
-async def search_limit(probe: Probe) -> None:
+async def search_limit(probe: Probe, space: str) -> None:
     """A search returns as many rows as its limit, where there are as many."""
-    space = await probe.space()
     await probe.fill(space, [f"row {number}" for number in range(5)])
     for limit in (1, 3):
         found = await probe.search(space, limit=limit)
@@ -285,9 +278,8 @@ async def search_limit(probe: Probe) -> None:
 
 
 @check(SEARCH)
-async def search_limit_default(probe: Probe) -> None:
+async def search_limit_default(probe: Probe, space: str) -> None:
     """Without a limit a search returns 20 rows."""
-    space = await probe.space()
     await probe.fill(space, [f"row {number}" for number in range(24)])
     reply = await probe.call("POST", "/v1/search", {"namespaces": [space]})
     rows = reply.expect(200).fields.get("memories")
@@ -297,9 +289,8 @@ async def search_limit_default(probe: Probe) -> None:
 
 
 @check(SEARCH)
-async def search_limit_range(probe: Probe) -> None:
+async def search_limit_range(probe: Probe, space: str) -> None:
     """A limit below 0 or over 100 is 400."""
-    space = await probe.space()
     for limit in (-1, 101, 1_000_000):
         body = {"namespaces": [space], "limit": limit}
         reply = await probe.call("POST", "/v1/search", body)
@@ -319,9 +310,9 @@ async def search_namespaces(probe: Probe) -> None:
 
 
 @check(CARE)
-async def search_isolated(probe: Probe) -> None:
+async def search_isolated(probe: Probe, space: str) -> None:
     """A search never returns a memory of a namespace that it does not name."""
-    space, other, shared = await probe.space(), await probe.space(), word()
+    other, shared = await probe.space(), word()
     mine = await probe.write(space, f"{shared} mine")
     await probe.write(other, f"{shared} theirs")
     for fields in ({}, {"query": shared}, {"kinds": ["fact"]}, {"query": "theirs"}):
@@ -350,9 +341,8 @@ async def search_namespace_unknown(probe: Probe) -> None:
 
 
 @check(SEARCH)
-async def search_newest_first(probe: Probe) -> None:
+async def search_newest_first(probe: Probe, space: str) -> None:
     """Without a query the newest memory comes first."""
-    space = await probe.space()
     made = []
     for number in range(4):
         made.append(await probe.write(space, f"row {number}"))

@@ -62,9 +62,7 @@ from memtui.provider_kit.files.shared import (
     text_of,
 )
 from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord, known_then
-from memtui.provider_kit.flock import flock
 
-_LOCK_SECONDS = 10.0
 _LINE_END = re.compile(r"[ \t]*\r?\n")
 _LAST_END = re.compile(r"[ \t]*\r?\n\Z")
 _MARK = "\ufeff"
@@ -367,14 +365,6 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         """Return the id of a new entry, and how it is written."""
         return record_id(self.name_of(file), request.content), self.as_written(request.content)
 
-    def before_first(self, content: str) -> str:  # noqa: ARG002
-        """Return the text before the first entry of `content`, in a file without entries."""
-        return ""
-
-    def lock_of(self, path: Path) -> Path | None:  # noqa: ARG002
-        """Return the file that the other program locks (`flock`) while it changes this one."""
-        return None
-
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
         """Read the files."""
         reader.look(self.config.path)  # a folder, to notice new files
@@ -444,10 +434,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         if (at := self.place_of_new(str(content))) is not None:
             content.add(at, added)
             return
-        head = None if content.parts else self.before_first(content.head)
-        if head is not None and not content.head.startswith(head):
-            content.head = head
-        content.insert(len(content.parts), added, _Around(head=head), self.separator)
+        content.insert(len(content.parts), added, _Around(head=""), self.separator)
 
     @blocking
     def correct(self, request: CorrectRequest) -> CorrectReply:
@@ -546,7 +533,8 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                     away.setdefault(file, []).append(name)
             stays: dict[EntriesFile, list[Snapshot]] = {}
             for one in sorted(back, key=lambda one: int(one.state["place"])):
-                file = files.get(one.state["file"]) or self.file_of_name(one.state["file"])
+                name = str(one.state["file"])
+                file = files.get(name) or EntriesFile(self._folder / name, goes_when_empty=True)
                 file = replace(file, rights=rights_in(one.state))
                 stays.setdefault(file, []).append(one)
             edits = {
@@ -578,10 +566,6 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 counts[part.own_id] -= 1
             elif there is not None and content.parts[there].text != part.text:
                 content.parts[there] = replace(part, gap=content.parts[there].gap)
-
-    def file_of_name(self, name: str) -> EntriesFile:
-        """Return the file of a name that is not among the files now; an undo makes it again."""
-        return EntriesFile(self._folder / name, goes_when_empty=True)
 
     def _by_path(self) -> dict[str, EntriesFile]:
         """Return the files by their paths."""
@@ -675,14 +659,9 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             remove_if(real, lambda content: not content.strip())
 
     @contextmanager
-    def locked(self, path: Path) -> Iterator[None]:
-        """Hold the other program's lock of a file."""
-        if (place := self.lock_of(path)) is None:
-            yield
-            return
-        busy = f"Another program is changing {path}; try again."
-        with flock(place, busy, seconds=_LOCK_SECONDS, mode=0o644):
-            yield
+    def locked(self, path: Path) -> Iterator[None]:  # noqa: ARG002
+        """Hold the other program's lock of a file; by default there is none."""
+        yield
 
 
 def _place_of(record: Record) -> str:

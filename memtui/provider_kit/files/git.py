@@ -4,12 +4,13 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import NamedTuple
 
 from memtui.contract import Conflict, Unavailable, Unsupported
+from memtui.provider_kit import from_epoch
 from memtui.provider_kit.files.guarded_git import OWN_EMAIL, GitFailed, GuardedGit, line_of
 from memtui.provider_kit.files.reading import FileRefused
 from memtui.scratch import Scratch
@@ -59,7 +60,7 @@ class GitRepository(GuardedGit):
             FileVersion(
                 commit,
                 name if email == OWN_EMAIL else f"{name} <{email}>",
-                _moment_of(stamp),
+                from_epoch(stamp),
                 None if blob is None else contents.get(blob),
             )
             for (commit, name, email, stamp, _), blob in zip(commits, blobs, strict=True)
@@ -232,10 +233,3 @@ def _blob_of(raw: str) -> str | None:
     if len(fields) != 5 or not fields[1].startswith("100"):
         return None
     return fields[3]
-
-
-def _moment_of(stamp: str) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(int(stamp), UTC)
-    except (ValueError, OverflowError, OSError):
-        return None

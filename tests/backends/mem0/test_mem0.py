@@ -319,7 +319,7 @@ async def test_a_list_that_may_be_cut_is_at_least() -> None:
     assert page.records[0].scope.subject_id == "7"
     assert "half \ufffd" in {record.text for record in page.records}
     assert "no pages" in page.unread[0]
-    assert page.unread[1].startswith("1 memories that mem0 returned could not be read")
+    assert page.unread[1].startswith("1 memories of the server could not be read")
 
 
 async def test_the_platform_is_read_page_by_page(platform: Platform) -> None:

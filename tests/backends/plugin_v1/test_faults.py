@@ -98,7 +98,7 @@ async def test_a_memory_whose_owner_cannot_be_read_is_nobodys(
     one = handle(f"workspace:web/{identity}")
     page = await adapter.browse(BrowseRequest(scope=SCOPE))
     assert (page.records, page.at_least) == ((), True)
-    assert page.unread[0].startswith("1 memories that the plugin returned could not be read")
+    assert page.unread[0].startswith("1 memories of the server could not be read")
     with pytest.raises(MemtuiError):
         await adapter.correct(CorrectRequest(scope=SCOPE, handle=one, text="Better."))
     assert server.rows[identity]["propagation"] == strange
