@@ -25,7 +25,7 @@ from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
     Line,
     actor,
-    diff_lines,
+    change_lines,
     heading,
     joined,
     key_hint,
@@ -131,7 +131,7 @@ class ChangesScreen(ModalListScreen["Difference"]):
         before, after = row.before, row.after
         fields = changed_fields(before, after) if before and after else []
         changed: list[Line] = [
-            *diff_lines(before.text if before else None, after.text if after else None),
+            *change_lines(row),
             *(labelled(*one) for one in fields),
         ]
         made, hints = _made(row, self.state), spread(_hints(row), width)

@@ -32,6 +32,7 @@ from memtui.widgets.display import (
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change
+    from memtui.service.history.past import Difference
     from memtui.service.review.known_risks import RiskMark
     from memtui.store.journal import OutcomeCheck
 
@@ -245,7 +246,7 @@ def _around_change(one: DiffLine) -> str:
     return f"{'…' * bool(start)}{text[start:end]}{'…' * (end < len(text))}"
 
 
-def change_lines(change: Change) -> Iterator[Content]:
+def change_lines(change: Change | Difference) -> Iterator[Content]:
     """Yield the diff of a record's text before and after a change."""
     return diff_lines(
         change.before.text if change.before else None, change.after.text if change.after else None

@@ -137,7 +137,7 @@ async def test_a_token_stands_for_its_principal(service: MemoryService) -> None:
     made = await service.tokens.add(ANA, "laptop", "agent:coding", acts_for="user:ana")
     assert made.token.startswith("memtui_")
     assert len(made.token) > 40
-    caller = await service.tokens.authenticate(made.token, "http")
+    caller = await service.tokens.authenticate("acme", made.token, "http")
     assert caller == Caller(
         company_id="acme", principal="agent:coding", acts_for="user:ana", channel="http"
     )
@@ -151,7 +151,7 @@ async def test_a_token_stands_for_its_principal(service: MemoryService) -> None:
         await service.tokens.add(ANA, "laptop", "user:bob")
     await service.tokens.remove(ANA, "laptop")
     with pytest.raises(Denied, match="not known"):
-        await service.tokens.authenticate(made.token, "http")
+        await service.tokens.authenticate("acme", made.token, "http")
     with pytest.raises(NotFound, match="no token laptop"):
         await service.tokens.remove(ANA, "laptop")
 
@@ -160,7 +160,7 @@ async def test_a_token_stands_for_its_principal(service: MemoryService) -> None:
 async def test_no_other_token_is_one(service: MemoryService, token: str) -> None:
     await service.tokens.add(ANA, "laptop", "user:ana")
     with pytest.raises(Denied):
-        await service.tokens.authenticate(token, "http")
+        await service.tokens.authenticate("acme", token, "http")
 
 
 @pytest.mark.parametrize(("label", "principal"), [("", "user:ana"), (" ", "x"), ("x", " ")])

@@ -181,7 +181,7 @@ async def test_a_revoked_token_does_not_come_back(service: MemoryService, caller
     made = await service.tokens.add(caller, "ci", "agent:ci")
     undone = await service.undo(caller)
     with pytest.raises(Denied):
-        await service.tokens.authenticate(made.token, "http")
+        await service.tokens.authenticate("acme", made.token, "http")
     with pytest.raises(Invalid, match="stays revoked"):
         await service.undo(caller, undone.operation_id)
     assert await service.tokens.all(caller) == []

@@ -352,16 +352,13 @@ async def authenticated(
     if given is None:
         raise _refused('Bearer realm="memtui"', "Send a token: Authorization: Bearer TOKEN.")
     served = served_by(request)
-    challenge = 'Bearer realm="memtui", error="invalid_token"'
+    tokens = served.service.tokens
     try:
-        caller = await served.service.tokens.authenticate(given.credentials, DOOR)
+        return await tokens.authenticate(served.company_id, given.credentials, DOOR)
     except Denied as error:
-        _log.warning("a request with an unknown token was refused")
+        _log.warning("a request was refused: %s", error)
+        challenge = 'Bearer realm="memtui", error="invalid_token"'
         raise _refused(challenge, str(error)) from error
-    if caller.company_id != served.company_id:
-        _log.warning("a request with another company's token was refused")
-        raise _refused(challenge, "The bearer token is another company's; use one of this one.")
-    return caller
 
 
 def _refused(challenge: str, message: str) -> HTTPException:

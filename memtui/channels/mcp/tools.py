@@ -756,7 +756,10 @@ async def forget(agent: Agent, asked: ForgetInput) -> Removed:
     """
     place = await _place(agent, asked.binding)
     handles = [await _handle(agent, one, place) for one in dict.fromkeys(asked.ids)]
-    return await _forget(agent, agent.scope, handles, place, asked.revisions)
+    request = ForgetRequest(
+        scope=agent.scope, handles=tuple(handles), revisions=asked.revisions, binding_key=place
+    )
+    return await _forget(agent, request)
 
 
 @tool("remove_memory", "Remove a fact", OperationType.FORGET)
@@ -772,9 +775,7 @@ async def remove(agent: Agent, asked: RemoveInput) -> Removed:
     )
     if answer.record.kind != FACT or not owned([answer.record], scope):
         raise NotFound(f"{asked.factId} is not a fact of this {asked.scope}.")
-    found = answer.record
-    revisions = {found.handle.provider_record_id: found.revision} if found.revision else {}
-    return await _forget(agent, scope, [found.handle], agent.binding_key, revisions)
+    return await _forget(agent, ForgetRequest.of([answer.record], scope, agent.binding_key))
 
 
 async def _write(agent: Agent, scope: Scope, text: str, **more: Any) -> Stored:
@@ -796,21 +797,9 @@ def stored(answer: MutationAnswer, *, was: str | None = None) -> Stored:
     )
 
 
-async def _forget(
-    agent: Agent,
-    scope: Scope,
-    handles: Sequence[RecordHandle],
-    binding_key: str | None,
-    revisions: Mapping[str, str],
-) -> Removed:
-    request = ForgetRequest(
-        scope=scope,
-        handles=tuple(handles),
-        revisions=revisions,
-        binding_key=binding_key,
-        source=agent.source,
-    )
-    answer = await agent.service.forget(agent.caller, request)
+async def _forget(agent: Agent, request: ForgetRequest) -> Removed:
+    sourced = request.model_copy(update={"source": agent.source})
+    answer = await agent.service.forget(agent.caller, sourced)
     return Removed.like(
         answer,
         binding=answer.binding_key,

@@ -224,11 +224,11 @@ class Tokens(ServiceModule):
         )
 
     @in_thread
-    def authenticate(self, secret: str, channel: str) -> Caller:
-        """Return the caller of a bearer token.
+    def authenticate(self, company_id: str, secret: str, channel: str) -> Caller:
+        """Return the caller of a company's bearer token.
 
         Raises:
-            Denied: the token is not valid.
+            Denied: the token is not valid, or another company's.
         """
         with self._runtime.database.read() as database:
             row = bindings.token(database, _digest(secret))
@@ -236,6 +236,8 @@ class Tokens(ServiceModule):
             raise Denied(
                 "The bearer token is not known here; make one with `memtui companies tokens add`."
             )
+        if row.company_id != company_id:
+            raise Denied("The bearer token is another company's; use one of this one.")
         return Caller.like(row, channel=channel)
 
 
