@@ -234,6 +234,22 @@ def test_of_the_checks_those_go_that_say_it_with_what_stands_above_them(
     assert paths.checks_file.read_text() == first + last
 
 
+def test_drafts_of_what_is_gone_go_however_short_its_id_is(paths: Paths) -> None:
+    for name, of in {"1": ["table", "7"], "2": ["other", "7"], "3": ["table", "w9"]}.items():
+        (paths.data / f"draft-{name}").mkdir()
+        (paths.data / f"draft-{name}" / "of.json").write_text(json.dumps(of))
+    aim = Aim(company_id="local", gone={"table": frozenset({"7"})}, pending=frozenset({"w9"}))
+    purge._scrub_files(paths, aim)
+    assert [one.name for one in paths.data.glob("draft-*")] == ["draft-2"]
+
+
+async def test_texts_are_kept_for_a_day_at_least(service: MemoryService) -> None:
+    for days in (0, -1):
+        with pytest.raises(Invalid, match="a day at least"):
+            await service.purging.keep_doing(BOSS, days)
+    await service.purging.keep_doing(BOSS, 1)
+
+
 @pytest.mark.parametrize("suffix", ["", ".1", ".2"])
 def test_lines_of_every_error_log_go_that_hold_a_part_of_a_text(paths: Paths, suffix: str) -> None:
     text = "plum pudding\nfor everybody\nin the house"

@@ -148,20 +148,22 @@ async def test_what_a_run_only_tagged_is_not_of_its_making(service: MemoryServic
 async def test_what_a_run_asked_and_what_waits_of_it_goes(
     service: MemoryService, paths: Paths
 ) -> None:
-    await write(service, PERSON, "The harbour opens at six in the morning.")
+    harbour = await write(service, PERSON, "The harbour opens at six in the morning.")
     await give(service, agent("run-1"), "harbour opens before zirconium")
     await service.review.add_rule(
         PERSON, "default", ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
     )
     with pytest.raises(IndexError):  # it waits, so it has no handle
         await write(service, agent("run-1"), "A held sentence about marmalade and owls.")
-    assert len(await service.review.waiting(PERSON)) == 1
+    asked = CorrectRequest(scope=COMPANY, handle=harbour, text="It opens for treacle at noon.")
+    await service.correct(agent("run-1"), asked)
+    await service.correct(agent("run-2"), asked.model_copy(update={"text": "It opens at five."}))
+    assert len(await service.review.waiting(PERSON)) == 3
     done = await service.purging.apply(PERSON, RUN)
     assert done.left == ()
-    assert not await service.review.waiting(PERSON)
+    assert [one.text for one in await service.review.waiting(PERSON)] == ["It opens at five."]
     said = words_in(paths.data)
-    assert "zirconium" not in said
-    assert "marmalade" not in said
+    assert [word for word in ("zirconium", "marmalade", "treacle") if word in said] == []
     assert "The harbour opens at six" in said
 
 
