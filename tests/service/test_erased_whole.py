@@ -199,6 +199,19 @@ async def test_what_an_age_erases_is_older_in_every_batch(
         await service.undo(BOSS, written["plum"].operation_id)
 
 
+async def test_an_age_takes_no_id_of_a_record_that_an_undo_brought_back(
+    service: MemoryService, clock: Clock
+) -> None:
+    told = Told(service)
+    first, second = [await told.write("fig", COMPANY, "default") for _ in range(2)]
+    gone = await service.forget(BOSS, ForgetRequest(scope=COMPANY, handles=(first, second)))
+    back = await service.undo(BOSS, gone.operation_id, records=[second.provider_record_id])
+    assert [one.provider_record_id for one in back.handles] == [second.provider_record_id]
+    await service.purging.apply(BOSS, PurgeRequest(before=clock.now + timedelta(days=1)))
+    entry = await service.log.get(BOSS, gone.operation_id)
+    assert {one.provider_record_id for one in entry.handles} == {"", second.provider_record_id}
+
+
 NAMED = {"text": "plum pudding for everybody", "of": {"company_id": "local", "subject_id": "bea"}}
 
 

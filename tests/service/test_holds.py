@@ -443,6 +443,16 @@ async def test_a_purge_lifts_no_hold_of_a_record_that_stays(
         assert not await service.review.waiting(ANA)
 
 
+async def test_a_purge_of_one_of_two_that_are_held_together_lifts_no_hold_of_the_other(
+    service: MemoryService,
+) -> None:
+    bad, fact, _ = await poisoned(service)
+    await service.review.hold(ANA, ForgetRequest(scope=APOLLO, handles=(bad, fact)), "both")
+    await service.purging.apply(ANA, PurgeRequest(record_id=bad.provider_record_id, forget=True))
+    assert EVIL in await found(service, ANA)
+    assert EVIL not in await found(service)
+
+
 async def test_no_agent_gets_at_it_through_the_settings(service: MemoryService) -> None:
     bad, fact, _ = await poisoned(service)
     await hold(service, bad, fact)

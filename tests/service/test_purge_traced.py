@@ -15,6 +15,7 @@ from memtui.contract import (
     CorrectRequest,
     Denied,
     Filter,
+    ForgetRequest,
     Invalid,
     NotFound,
     Record,
@@ -201,7 +202,10 @@ async def test_only_the_companys_owners_purge_a_run_and_hidden_records_are_count
     assert "red door" not in done.model_dump_json()
 
 
-async def test_what_a_provider_made_of_it_is_reached_or_counted(service: MemoryService) -> None:
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_what_a_provider_made_of_it_is_reached_or_counted(
+    service: MemoryService, is_gone: bool
+) -> None:
     await service.bindings.add(PERSON, "sums", "summing", {})
     handle = await write(service, agent("run-1"), "The heron nests in May.", binding="sums")
     fact = (await service.get(PERSON, handle, COMPANY, binding_key="sums")).record
@@ -215,13 +219,33 @@ async def test_what_a_provider_made_of_it_is_reached_or_counted(service: MemoryS
                 "read_only": is_fixed,
             }
         )  # fmt: skip
+    if is_gone:
+        asked = ForgetRequest(scope=COMPANY, handles=(handle,), binding_key="sums")
+        await service.forget(PERSON, asked)
     plan = await service.purging.plan(PERSON, RUN)
     assert plan.reached == (
         Reached(binding_key="sums", written=1, came_of_it=0, derived=2, stay=1),
     )
     done = await service.purging.apply(PERSON, RUN)
-    assert (done.forgotten, done.reached) == (2, plan.reached)
+    assert (done.forgotten, done.reached) == (1 if is_gone else 2, plan.reached)
     assert {*held} == {"s2"}
+
+
+async def test_what_a_provider_made_of_what_was_corrected_stays(service: MemoryService) -> None:
+    await service.bindings.add(PERSON, "sums", "summing", {})
+    handle = await write(service, agent("run-1"), "The heron nests in May.", binding="sums")
+    change = CorrectRequest(
+        scope=COMPANY, handle=handle, text="It counts the ferries.", binding_key="sums"
+    )
+    await service.correct(PERSON, change)
+    fact = (await service.get(PERSON, handle, COMPANY, binding_key="sums")).record
+    [held] = Summing.records.values()
+    summary = fact.handle.model_copy(update={"provider_record_id": "s1"})
+    sources = {"sources": [fact.handle.provider_record_id]}
+    held["s1"] = fact.model_copy(update={"handle": summary, "metadata": sources})
+    done = await service.purging.apply(PERSON, RUN)
+    assert (done.forgotten, done.reached[0].derived, done.reached[0].stay) == (0, 0, 1)
+    assert "s1" in held
 
 
 @pytest.fixture(scope="module")
