@@ -889,7 +889,7 @@ class Waiting(DimmingScreen[bool], Generic[T]):
         self,
         words: str,
         work: Work[T],
-        then: Callable[[T], None],
+        then: Callable[[T], object],
         failed: Callable[[MemtuiError], None],
     ) -> None:
         super().__init__()

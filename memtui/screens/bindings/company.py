@@ -86,7 +86,7 @@ class CompanyForm(Form[CompanyView | AwaitsSecond]):
         else:
             changed = None if second_yes == self._company.second_yes else second_yes
             save = partial(self._save, name=name, link_templates=links, second_yes=changed)
-            saving = Saving("saving the settings", save, self._saved, self.failed)
+            saving = Saving("saving the settings", save, self.dismiss, self.failed)
             self.app.push_screen(saving, lambda _: None)
 
     def failed(self, error: MemtuiError) -> None:
@@ -95,6 +95,3 @@ class CompanyForm(Form[CompanyView | AwaitsSecond]):
             self.dismiss(error)
         else:
             super().failed(error)
-
-    def _saved(self, company: CompanyView) -> None:
-        self.dismiss(company)

@@ -136,7 +136,7 @@ class BindingsScreen(MemtuiScreen):
     def _look_for_others(self) -> None:
         """Search once for memories on this machine, and for providers that cannot be used."""
         if self.view.findings is None and not self._finding.busy:
-            self._discover()
+            self._finding.latest(find_memories, self._show_findings, self.fail)
             self._loading.latest(self._service.provider_problems, self._show_unusable, self.fail)
 
     def _read(self) -> None:
@@ -230,9 +230,6 @@ class BindingsScreen(MemtuiScreen):
 
     def _show_health(self, health: BindingHealth) -> None:
         self.view = replace(self.view, healths={**self.view.healths, health.key: health})
-
-    def _discover(self) -> None:
-        self._finding.latest(find_memories, self._show_findings, self.fail)
 
     def _show_findings(self, findings: tuple[DiscoveredMemory, ...]) -> None:
         self.view = replace(self.view, findings=findings)

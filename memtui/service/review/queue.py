@@ -311,14 +311,12 @@ class Review(ServiceModule):
                     "accept it and edit the memory then, or refuse it."
                 )
             return await settle(self._runtime, caller, row, decision, seen=seen, together=together)
-        if row.operation_type == OperationType.CONFIGURE:
-            if text is not None:
-                raise Invalid(f"{row.pending_id} has no text to edit; accept or refuse it.")
-            return await self._agree(caller, row, together)
-        request = request_of(row)
-        if text is not None and not text_of(request):
+        is_settings = row.operation_type == OperationType.CONFIGURE
+        if text is not None and (is_settings or not text_of(request_of(row))):
             raise Invalid(f"{row.pending_id} has no text to edit; accept or refuse it.")
-        request = fixed(request, text)
+        if is_settings:
+            return await self._agree(caller, row, together)
+        request = fixed(request_of(row), text)
         accepts = Acceptance(row=row, decision=decision, seen=seen)
         operations = self._runtime.module(Operations)
         if isinstance(request, WriteRequest):
