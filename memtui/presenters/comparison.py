@@ -64,4 +64,4 @@ def sentences(found: MemoryComparison) -> Iterator[str]:
         errors = {one.answers[place].error for one in found.questions} - {""}
         yield from (f"{key} failed: {error}" for error in sorted(errors)[:_ERRORS])
     if found.left_out:
-        yield f"{found.left_out:,} more are erased, cut, of the past or hidden."
+        yield f"Erased, cut, of the past or hidden, so left out: {found.left_out:,}."

@@ -282,7 +282,14 @@ class Migration(StepScreen):
             )
             if not (plan.agreed or await self.ask(question)):
                 return
-            work = partial(comparing.compare_memories, service, caller, plan, agreed=True)
+
+            def progress(done: int) -> None:
+                words = f"… comparing answers: {fmt.of_total(done, len(plan.asked))} asked"
+                self.tell(display(words, style=WARN))
+
+            work = partial(
+                comparing.compare_memories, service, caller, plan, agreed=True, progress=progress
+            )
 
         def show(found: MemoryComparison) -> None:
             rows = (StepRow(name, None, f"{keys[0]}: {here} · {keys[1]}: {there}")

@@ -27,7 +27,14 @@ from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.service.context.contexts import ContextRequest
 from memtui.service.home.survey import PurgeRequest
 from memtui.service.operations.feedback import Verdict
-from memtui.service.usecases.checking import CheckReport, check_memory, read_checks, record_check
+from memtui.service.usecases.checking import (
+    CheckReport,
+    MemoryCheck,
+    check_memory,
+    lost_checks,
+    read_checks,
+    record_check,
+)
 from tests.channels.cli.conftest import HOSTILE, assert_harmless
 from tests.databases import ON_BOTH
 from tests.service.fake import FakeAdapter, down
@@ -184,13 +191,14 @@ async def test_nothing_passes_by_what_is_hidden(
         check = [
           { name = "not", ask = "launch code", project = "apollo", not = "secretword" },
           { unknown = "launch code", project = "apollo" },
+          { name = "not id", ask = "launch code", project = "apollo", not_records = "none" },
           { name = "holds", ask = "launch code", project = "apollo", holds = "secretword" },
           { name = "no right", ask = "launch code", project = "zeus", holds = "x" },
         ]
         """
     by = Caller(company_id="local", principal="user:bo", channel="cli")
     found = await checked(service, text, by)
-    for name in ("not", "launch code"):
+    for name in ("not", "not id", "launch code"):
         assert found[name].startswith("error: 1 of the results are hidden from user:bo")
     assert found["holds"].startswith("fail")
     assert found["no right"].startswith("error")
@@ -281,6 +289,45 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing.toml"):
         with pytest.raises(Invalid, match=str(path)):
             read_checks(path)
+
+
+async def test_each_of_several_counts(service: MemoryService) -> None:
+    name = await write(service, "We use PostgreSQL 16 as the database.")
+    asks = {
+        "holds": '["PostgreSQL", "Oracle"]', "not": '["Oracle", "PostgreSQL"]',
+        "records": f'["{name}", "other"]', "not_records": f'["other", "{name}"]',
+    }  # fmt: skip
+    found = await checked(
+        service,
+        "".join(
+            f"[[check]]\nname = '{one}'\nask = 'database'\nproject = 'apollo'\n{one} = {value}\n"
+            for one, value in asks.items()
+        ),
+    )
+    assert [one.partition(":")[0] for one in found.values()] == ["fail"] * 4
+
+
+async def test_each_namespace_must_have_the_value(service: MemoryService) -> None:
+    for topic, value in (("tools", "vim"), ("old", "ed")):
+        text = f"editor: {value}"
+        await write(service, text, kind="fact", topic=topic, binding_key="tables")
+    check = "[[check]]\nkey = 'editor'\nvalue = 'vim'\nproject = 'apollo'\nbinding = 'tables'\n"
+    for namespace, outcome in (("", "fail"), ("namespace = 'tools'", "pass")):
+        report = await _report(service, f"{check}{namespace}")
+        assert [one.outcome for one in report.checks] == [outcome]
+
+
+def test_a_check_is_lost_that_passed_and_does_not_pass_now() -> None:
+    check = MemoryCheck.model_validate({"unknown": "x"})
+
+    def report(*outcomes: str) -> CheckReport:
+        one = {"check": check, "title": "x"}
+        checks = [{**one, "number": n, "outcome": now} for n, now in enumerate(outcomes, 1)]
+        return CheckReport.model_validate({"file": "x", "checks": checks})
+
+    before = report("pass", "pass", "pass", "fail", "error")
+    after = report("pass", "fail", "error", "fail", "fail")
+    assert [one.number for one in lost_checks(before, after)] == [2, 3]
 
 
 async def test_tokens_are_those_of_the_texts(service: MemoryService) -> None:

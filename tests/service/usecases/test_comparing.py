@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -17,14 +18,18 @@ from memtui.contract import (
     NotFound,
     OperationType,
     QueryRequest,
+    RecordHandle,
     Scope,
     SourceRef,
+    Usage,
     WriteRequest,
     place_of_url,
 )
-from memtui.presenters.comparison import figures
+from memtui.presenters.comparison import figures, sentences
+from memtui.presenters.format import money
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.service.context.contexts import ContextRequest
+from memtui.service.context.impact import AnsweredRecord
 from memtui.service.operations.feedback import Verdict
 from memtui.service.usecases.comparing import (
     ComparedAnswer,
@@ -279,6 +284,108 @@ async def test_an_address_that_changes_meanwhile_is_not_asked(
     with pytest.raises(Denied, match=r"Nobody agreed .* elsewhere\.test"):
         await compare_memories(service, ANA, plan, agreed=not stored, progress=progress)
     assert fake.calls.count("query") == 4
+
+
+def _side(number: int, price: str | None = "", **more: Any) -> ComparedAnswer:
+    handle = RecordHandle(provider_key="vault", provider_record_id="x")
+    records = [
+        AnsweredRecord(rank=rank, handle=handle, binding_key="a", text="x")
+        for rank in range(1, number + 1)
+    ]
+    cost = None if price is None else Decimal(price or 0)
+    usage = Usage(provider="x", input_tokens=5, cost_usd=cost)
+    return ComparedAnswer.model_validate({"records": records, "usage": [usage], **more})
+
+
+def _question(*answers: ComparedAnswer, **more: Any) -> ComparedQuestion:
+    return ComparedQuestion.model_validate(
+        {"seq": 1, "question": "q", "times": 1, "answers": answers, **more}
+    )
+
+
+def test_each_figure_by_hand() -> None:
+    questions = (
+        _question(
+            _side(4, "0.01", helped=(1,), used=(1, 2), tokens=30, latency_ms=10),
+            _side(2, "0.02", used=(2,), tokens=10, latency_ms=20),
+            same={1: 1},
+        ),
+        _question(_side(3, None, helped=(1, 2, 3), tokens=7, latency_ms=30),
+                  ComparedAnswer(error="down", latency_ms=900)),
+        _question(_side(0, "0.03", latency_ms=50), _side(0, "0.05", latency_ms=40)),
+    )  # fmt: skip
+    found = MemoryComparison(bindings=("a", "b"), questions=questions, left_out=7)
+    assert {name: (here, there) for name, here, there in figures(found)} == {
+        "answered": ("3", "2"), "failed": ("0", "1"), "found something": ("2", "1"),
+        "records only here": ("3", "1"), "hits: helped": ("4", "0"), "hits: used later": ("2", "1"),
+        "tokens of answers": ("37", "10"), "tokens of provider": ("15 in", "10 in"),
+        "cost": (money(Decimal("0.04"), unpriced=True), money(Decimal("0.07"))),
+        "latency, median": ("30 ms", "30 ms"), "latency, p95": ("50 ms", "40 ms"),
+    }  # fmt: skip
+    assert [one.hits for one in questions[0].answers] == [2, 1]
+    assert [one.agreement for one in questions] == [0.25, None, None]
+    assert (found.agreement, found.more_hits, len(found.both)) == (0.25, (1, 0), 2)
+    said = list(sentences(found))
+    assert said[0] == "2 questions answered by both; 25.0% of the records alike."
+    assert said[-2:] == ["b failed: down", "Erased, cut, of the past or hidden, so left out: 7."]
+
+
+async def test_a_text_that_is_there_twice_is_matched_once(
+    service: MemoryService, fake: type[FakeAdapter]
+) -> None:
+    await write(service, DEPLOY)
+    for scope in (APOLLO, HERS):
+        await write(service, DEPLOY, "outside", scope=scope)
+    await ask(service, "when deploy pipeline", scope=Scope(company_id="local"))
+    [one] = (await compared(service, "outside", "default")).questions
+    assert (one.same, one.agreement, [len(side.records) for side in one.answers]) == (
+        {1: 1}, 0.5, [2, 1],
+    )  # fmt: skip
+
+
+async def test_a_verdict_counts_for_its_question_and_only_where_most_agree(
+    service: MemoryService,
+) -> None:
+    name = await write(service, DEPLOY)
+    first = await ask(service, "when deploy pipeline")
+    await ask(service, "which pipeline")
+    bob = ANA.model_copy(update={"principal": "user:bob"})
+
+    async def hits() -> dict[str, int]:
+        return {one.question: one.answers[0].hits for one in (await compared(service)).questions}
+
+    await service.feedback.say(ANA, name, Verdict.HELPED, operation_id=first)
+    assert await hits() == {"when deploy pipeline": 1, "which pipeline": 0}
+    await service.feedback.say(bob, name, Verdict.NOT_HELPED, operation_id=first)
+    assert await hits() == {"when deploy pipeline": 0, "which pipeline": 0}
+
+
+async def test_only_what_the_run_writes_afterwards_is_a_use(service: MemoryService) -> None:
+    await write(service, DEPLOY)
+    await write(service, f"Known: {DEPLOY}", scope=HERS, by=agent("run-1"))
+    await ask(service, "when deploy pipeline", agent("run-1"))
+    assert (await compared(service)).questions[0].answers[0].used == ()
+    await write(service, f"Done: {DEPLOY}", scope=HERS, by=agent("run-1"))
+    await ask(service, "when deploy pipeline", agent("run-2"))
+    assert (await compared(service)).questions[0].answers[0].used == (1,)
+
+
+async def test_what_a_run_wrote_is_no_use_for_another_that_asks_the_same(
+    service: MemoryService,
+) -> None:
+    await ask(service, "when deploy pipeline", agent("run-1"))
+    await write(service, DEPLOY, by=agent("run-1"))
+    await ask(service, "when deploy pipeline", agent("run-2"))
+    [one] = (await compared(service)).questions
+    assert (one.times, len(one.answers[0].records), one.answers[0].used) == (2, 1, ())
+
+
+async def test_questions_of_the_past_and_cut_ones_are_counted(service: MemoryService) -> None:
+    await ask(service, "zebra " * 700)
+    await ask(service, "zebra", as_of=service.runtime.clock())
+    await ask(service, "zebra")
+    found = await compared(service)
+    assert ([one.question for one in found.questions], found.left_out) == (["zebra"], 2)
 
 
 def test_the_median_and_the_95th_percentile_of_latencies() -> None:

@@ -21,6 +21,8 @@ from memtui.contract import (
     Denied,
     Filter,
     ForgetRequest,
+    QueryRequest,
+    RecordHandle,
     Scope,
     Usage,
 )
@@ -29,11 +31,17 @@ from memtui.migration.endpoints import open_endpoints
 from memtui.service import Membership, MemoryService, Role, open_service
 from memtui.service.answers import Shadow
 from memtui.service.context.contexts import ContextRequest
+from memtui.service.context.impact import AnsweredRecord
 from memtui.service.home.survey import PurgeRequest
 from memtui.service.operations.feedback import Verdict
 from memtui.service.spending import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit
 from memtui.service.usecases import comparing, shadowing
-from memtui.service.usecases.comparing import agree
+from memtui.service.usecases.comparing import (
+    ComparedAnswer,
+    ComparedQuestion,
+    MemoryComparison,
+    agree,
+)
 from memtui.service.usecases.shadowing import ShadowState, ask_shadows, report_shadow
 from memtui.store.limits import add_up_sealed
 from memtui.store.operation import Operation
@@ -463,6 +471,106 @@ async def test_figures_support_a_cut_over_or_they_do_not(service: MemoryService)
     assert (await service.resolve(ANA, APOLLO)).binding_key == "default"
     views = {one.key: one for one in await service.bindings.all(ANA)}
     assert not views["default"].read_only
+
+
+def _found(
+    both: int, alike: int = 10, failed: int = 0, hits: tuple[int, int] = (0, 0)
+) -> MemoryComparison:
+    """Return a comparison of so many questions, with `alike` of each ten records found by both."""
+    handle = RecordHandle(provider_key="vault", provider_record_id="x")
+    records = [AnsweredRecord(rank=n, handle=handle, binding_key="a", text="x") for n in range(10)]
+    down, plain = ComparedAnswer(error="down"), ComparedAnswer(records=tuple(records))
+    hit = plain.model_copy(update={"used": (1,)})
+    sides = [(hit, plain)] * hits[0] + [(plain, hit)] * hits[1]
+    sides += [(plain, plain)] * (both - sum(hits)) + [(plain, down)] * failed
+    same = {n: n for n in range(alike)}
+    one = {"seq": 1, "question": "q", "times": 1, "same": same}
+    made = [ComparedQuestion.model_validate({**one, "answers": answers}) for answers in sides]
+    return MemoryComparison(bindings=("a", "b"), questions=tuple(made))
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (_found(30), ""),
+        (_found(29, failed=1), "Both answered 29 questions; a cut-over takes at least 30."),
+        (_found(38, failed=2), ""),
+        (_found(38, failed=3), "b failed 3 of 41 questions."),
+        (_found(30, hits=(5, 0)), ""),
+        (_found(30, hits=(6, 0)), "a found more hits, by more than chance."),
+        (_found(30, alike=8), ""),
+        (_found(30, alike=7), "Less than 80% of the records are alike"),
+        (_found(30, alike=7, hits=(0, 5)), "Less than 80% of the records are alike"),
+        (_found(30, alike=7, hits=(0, 6)), ""),
+    ],
+)
+def test_what_speaks_against_a_cut_over(found: MemoryComparison, why: str) -> None:
+    said = shadowing.objections(found)
+    assert len(said) == bool(why)
+    assert "".join(said).startswith(why)
+
+
+async def test_what_all_bindings_were_asked_is_not_asked_again(service: MemoryService) -> None:
+    await begin(service)
+    await service.everywhere.query(ANA, QueryRequest(scope=APOLLO, query="when deploy"))
+    state = await asked(service)
+    assert (state.calls, state.waiting) == (0, 0)
+
+
+async def test_only_failures_one_after_the_other_end_it_and_later_it_goes_on(
+    service: MemoryService, fake: type[FakeAdapter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begin(service)
+    for number in range(8):
+        await ask(service, f"deploy {number}")
+    answer = fake.query
+
+    async def by_turns(self: FakeAdapter, request: Any) -> Any:
+        if request.query[-1] in "01345":
+            raise down()
+        return await answer(self, request)
+
+    monkeypatch.setattr(fake, "query", by_turns)
+    seen: dict[tuple[str, str], int] = {}
+    for calls, waiting, is_ended in ((6, 2, True), (8, 0, False)):
+        [state] = await ask_shadows(service, ANA, seen)
+        assert (state.calls, state.waiting, bool(state.why_not)) == (calls, waiting, is_ended)
+
+
+async def test_the_cost_of_both_answers_to_a_context_counts(
+    service: MemoryService, fake: type[FakeAdapter]
+) -> None:
+    fake.usage = (COSTLY, COSTLY.model_copy(update={"cost_usd": None}))
+    await begin(service, ("outside", "default"))
+    request = ContextRequest(
+        scope=APOLLO, prompt="when deploy", delivered=True, binding_key="outside"
+    )
+    await service.context(agent("run-1"), request)
+    assert (await asked(service)).cost_usd == Decimal("0.4")
+    [state] = await shadowing.shadow_states(service, ANA)
+    assert (state.calls, state.cost_usd, state.unpriced) == (2, Decimal("0.4"), 1)
+
+
+async def test_a_budget_that_is_spent_exactly_is_spent(
+    service: MemoryService, fake: type[FakeAdapter]
+) -> None:
+    fake.usage = (COSTLY,)
+    await begin(service, budget_usd=Decimal("0.8"))
+    for number in range(3):
+        await ask(service, f"deploy {number}")
+    assert (await asked(service)).calls == 2
+
+
+async def test_what_cannot_be_read_for_the_report_is_no_empty_answer(
+    service: MemoryService,
+) -> None:
+    await write(service, DEPLOY, "outside")
+    shadow = await begin(service)
+    await ask(service, "when deploy pipeline")
+    await asked(service)
+    await service.bindings.update(ANA, "outside", enabled=False)
+    [one] = (await report_shadow(service, ANA, shadow)).questions
+    assert "cannot be read now" in one.answers[1].error
 
 
 async def test_a_server_is_asked_over_http(paths: Paths, settings: Settings) -> None:
