@@ -38,6 +38,11 @@ _LOADED = [
 ]
 
 
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+          "-p", "no:schemathesis", "-p", "no:langsmith_plugin"]  # fmt: skip
+"""A run of pytest without the plugins that other packages bring, whose import takes a second."""
+
+
 def prepared_processes() -> ForkServerContext:
     """Return what starts processes in which the modules of such tests are loaded already."""
     context = multiprocessing.get_context("forkserver")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.channels.cli.conftest import Run
+from tests.processes import PYTEST
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "memtui-notes"
 
@@ -28,7 +29,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_example_works_as_its_readme_says(here: Run, site: Path, tmp_path: Path) -> None:
     own_tests = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLE],
+        [*PYTEST, EXAMPLE],
         env=os.environ | {"PYTHONPATH": str(site)},
         cwd=tmp_path,
         stdout=subprocess.PIPE,

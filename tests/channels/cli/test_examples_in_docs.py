@@ -30,7 +30,7 @@ from tests.backends.tables.kit import enteros, put_memory, put_workspace, stored
 from tests.channels.cli.conftest import Run
 from tests.channels.http.plugin_server import VAULT, plugin_over
 from tests.demos import Built
-from tests.processes import Forked
+from tests.processes import PYTEST, Forked
 from tools.reference import walk
 
 ROOT = Path(__file__).parents[3]
@@ -386,17 +386,7 @@ def test_the_python_of_the_conformance_page_checks_a_plugin(shell: Shell, tmp_pa
     exec(shell.meant(function.code), {})
     suite = tmp_path / "test_plugin.py"
     suite.write_text(shell.meant(kept.code))
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        "health",
-        str(suite),
-    ]
+    words = [*PYTEST, "-k", "health", str(suite)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -415,8 +405,7 @@ def test_the_files_of_a_provider_pass_the_checks(
     blocks = [one.code for one in of(page, "toml", "python")]
     for name, code in zip(names, blocks, strict=True):
         (tmp_path / name).write_text(code)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    command += ["-o", "asyncio_mode=auto"]
+    command = [*PYTEST, "-o", "asyncio_mode=auto"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
