@@ -7,7 +7,7 @@ from typing import Any
 from memtui.contract import Conflict, NotFound
 from memtui.store import limits, statements
 from memtui.store.database import DatabaseConnection
-from memtui.store.operation import Place
+from memtui.store.operation import Place, text_place
 from memtui.store.rows import (
     BindingRow,
     CompanyRow,
@@ -18,7 +18,6 @@ from memtui.store.rows import (
 )
 from memtui.store.settings import PENDING
 from memtui.store.statements import Taken
-from memtui.store.visibility import text_place
 
 EXPLICIT_KEY = "because you chose it"
 """The binding reason where the caller named the binding."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import Field, ValidationError
@@ -79,6 +80,12 @@ class OperationHandle(Model):
 
 Place = tuple[str, str]
 """A binding's key (empty: unknown) and a record's id there."""
+
+
+def text_place(binding_key: str, text: str) -> Place:
+    """Return what stands for a text among the places of held records: a digest, not an id."""
+    words = " ".join(text.split()).encode(errors="surrogatepass")
+    return binding_key, f"text {sha256(words).hexdigest()}"
 
 
 class Absent(Model):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memtui.contract import OperationType
-from memtui.store.operation import OperationDraft, Place
+from memtui.store.operation import OperationDraft, Place, text_place
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, FromClause, Select
@@ -149,12 +148,6 @@ class Visibility:
             for key, some in ids.items()
         )
         return select(own.c.seq).where(is_own, or_(*named))
-
-
-def text_place(binding_key: str, text: str) -> Place:
-    """Return what stands for a text among the places of held records: a digest, not an id."""
-    words = " ".join(text.split()).encode(errors="surrogatepass")
-    return binding_key, f"text {sha256(words).hexdigest()}"
 
 
 EVERYTHING = Visibility(person="", projects=None, manages=True, everything=True)

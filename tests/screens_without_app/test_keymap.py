@@ -57,7 +57,7 @@ def test_two_actions_may_swap() -> None:
         ({"zzz": "x"}, "docs/keys.md"),
         ({"records.forget": "ctlr+x"}, "unknown modifier 'ctlr'"),
         ({"records.forget": "escpe"}, "did you mean escape?"),
-        ({"records.forget": "zzzzz"}, "the keys are"),
+        ({"records.forget": "zzzzz"}, "of 134 keys the nearest are"),
         ({"records.forget": " , "}, "no key"),
         ({"records.forget": "e"}, "same key e in Records"),
         ({"records.forget": "q"}, "app.quit"),

@@ -41,7 +41,7 @@ from memtui.service.usecases.forgetting import forget
 from memtui.service.visibility import Membership, Role
 from memtui.store import bindings
 from memtui.store.journal import link
-from memtui.store.visibility import text_place
+from memtui.store.operation import text_place
 from tests.databases import ON_BOTH
 from tests.service.test_traces import Clock
 

@@ -33,9 +33,9 @@ from memtui.service.visibility import Caller, is_org
 from memtui.store import bindings, risks, statements
 from memtui.store.database import DatabaseConnection
 from memtui.store.digest import canonical
-from memtui.store.operation import LogFilter
+from memtui.store.operation import LogFilter, text_place
 from memtui.store.risks import WHOLE, KnownRisk
-from memtui.store.visibility import Visibility, text_place
+from memtui.store.visibility import Visibility
 
 R = TypeVar("R", bound=Record)
 _DIGEST_BYTES = 16
@@ -213,8 +213,9 @@ class KnownRisks(ServiceModule):
                         name not in texts or row.text_digest == of.text(texts[name])
                     )
                     is_checked = same and row is not None and row.checked_at is not None
-                    text = texts[name].text if name in texts else ""
-                    places = {(key, name), text_place(key, text)}
+                    places = {(key, name)}
+                    if held and name in texts:
+                        places.add(text_place(key, texts[name].text))
                     found[key, name] = RiskMark(
                         checked=is_checked,
                         risks=found_there[key, name] if is_checked else (),
