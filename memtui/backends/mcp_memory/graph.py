@@ -26,6 +26,7 @@ from memtui.provider_kit.files.reading import (
     parse_moment,
     printable_id,
 )
+from memtui.provider_kit.files.shared import encoded
 
 ENTITY, OBSERVATION, RELATION = "entity", "observation", "relation"
 _ENTITY_KEYS = frozenset({"type", "_type", "name", "entityType", "observations"})
@@ -100,7 +101,7 @@ class _Line:
     @classmethod
     def of(cls, value: Json) -> _Line:
         """Make a line in the server's JSON format."""
-        return cls(_encoded(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
+        return cls(encoded(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
 
     def content(self) -> bytes:
         """Return the line's bytes."""
@@ -196,7 +197,7 @@ class _Line:
         else:
             gap, end = " " if self._is_spaced else "", text.rindex("}")
             text = f'{text[:end].rstrip()},{gap}"{key}":{gap}{written}{text[end:]}'
-        self._raw = _encoded(text)
+        self._raw = encoded(text)
 
     @property
     def _is_spaced(self) -> bool:
@@ -473,7 +474,7 @@ class Graph:
         for state in wanted.values():
             if "lines" in state:
                 continue
-            line = _Line(_encoded(state["written"]))
+            line = _Line(encoded(state["written"]))
             if "at" in state:
                 line = _Line.of(_entity_value(state["entity"], state["entity_type"]))
                 line.observations.append(_Observation(state["written"]))
@@ -500,7 +501,7 @@ class Graph:
         if [[n, one.whole] for n, one in lines if _touches(one, name)] != state["lines"]:
             self._lines = [one for one in self._lines if not _touches(one, name)]
             for number, written in state["lines"]:
-                self._insert(_Line(_encoded(written)), number, is_new=False)
+                self._insert(_Line(encoded(written)), number, is_new=False)
 
     def _observation_of(self, record: GraphRecord) -> _Observation:
         """Return the observation at the place where the record was read, despite later changes."""
@@ -665,13 +666,3 @@ def _bounded(value: Json) -> Json:
 
 def _written(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise Invalid(
-            "The text contains half a character (a lone surrogate), which no file can store; "
-            "remove it."
-        ) from error
