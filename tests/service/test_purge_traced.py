@@ -168,6 +168,29 @@ async def test_what_a_run_asked_and_what_waits_of_it_goes(
     assert "The harbour opens at six" in said
 
 
+async def test_what_waits_of_a_document_goes(service: MemoryService) -> None:
+    await write(service, agent("run-1"), "The harbour opens at six in the morning.", ref=FORUM)
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    await service.review.add_rule(PERSON, "default", rule)
+    for ref, text in ((FORUM, "Marmalade is orange."), (f"{FORUM}/2", "Treacle is black.")):
+        with pytest.raises(IndexError):  # it waits, so it has no handle
+            await write(service, agent("run-2"), text, ref=ref)
+    assert (await service.purging.apply(PERSON, DOCUMENT)).left == ()
+    assert [one.text for one in await service.review.waiting(PERSON)] == ["Treacle is black."]
+
+
+async def test_of_a_disabled_binding_nothing_counts_as_gone(service: MemoryService) -> None:
+    await chain(service)
+    await service.bindings.update(PERSON, "other", enabled=False)
+    done = await service.purging.apply(PERSON, RUN)
+    assert any("other is disabled" in one for one in done.beyond)
+    await service.bindings.update(PERSON, "other", enabled=True)
+    chosen = Filter(binding_key="other", operation_type="write")
+    [written] = (await service.log.page(PERSON, chosen)).operations
+    assert written.handles[0].provider_record_id
+    assert "Checklist" in await texts(service)
+
+
 async def test_a_binding_that_may_not_change_keeps_its_records_and_is_counted(
     service: MemoryService,
 ) -> None:
