@@ -212,6 +212,24 @@ async def test_an_age_takes_no_id_of_a_record_that_an_undo_brought_back(
     assert {one.provider_record_id for one in entry.handles} == {"", second.provider_record_id}
 
 
+async def test_a_text_that_a_record_of_the_subject_still_says_stays_in_the_apps_files(
+    service: MemoryService, paths: Paths
+) -> None:
+    text = "Plum pudding for everybody who comes."
+    given = {"scope": BEA, "source": SOURCE, "content": text, "kind": "note"}
+    first, _ = [
+        (await service.write(BOSS, WriteRequest.model_validate(given))).handles[0] for _ in range(2)
+    ]
+    await service.forget(BOSS, ForgetRequest(scope=BEA, handles=(first,)))
+    paths.log_file.write_text(f"It failed at: {text}\n")
+    done = await service.purging.apply(BOSS, PurgeRequest(record_id=first.provider_record_id))
+    assert done.left == ()
+    assert paths.log_file.read_text() == ""
+    paths.log_file.write_text(f"It failed at: {text}\n")
+    await service.purging.apply(BOSS, PurgeRequest(subject_id="bea"))
+    assert text in paths.log_file.read_text()
+
+
 NAMED = {"text": "plum pudding for everybody", "of": {"company_id": "local", "subject_id": "bea"}}
 
 

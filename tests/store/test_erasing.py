@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import insert, select
 
 from memtui.contract import Filter, OperationType, Scope, Usage
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS, SUBJECT, digest_of, fields, is_intact, withhold
-from memtui.store.erasing import Aim, doomed, erase_fields, erased, purge_request, purged
+from memtui.store.erasing import (
+    Aim,
+    doomed,
+    erase_fields,
+    erased,
+    is_about,
+    names,
+    purge_request,
+    purged,
+)
 from memtui.store.log import OperationStore, company_salt
 from memtui.store.operation import Operation, OperationHandle
+from memtui.store.rows import PendingRow
+from memtui.store.tables import RISK_CHECKS, RISKS
 from tests.databases import ON_BOTH
 from tests.store.test_digest import COMPANY, EVERYTHING, LONG, drafts
 from tests.store.test_log import append, draft
 
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
 LISTED = {"query": "q", "record_ids": ["one", "two", None], "tags": [], "their own": "word"}
 
 
@@ -204,3 +218,41 @@ def test_of_several_rows_those_go_that_are_named(database: Database) -> None:
     assert [one.details for one in after[1].usage] == [{"said": "one"}, {}, {}]
     assert [one.provider_record_id for one in after[1].handles] == ["id-1", "", ""]
     assert is_intact(after[1], company)
+
+
+@ON_BOTH
+def test_risks_go_by_either_of_their_records(database: Database) -> None:
+    pairs = [("gone", "kept"), ("kept", "gone"), ("kept", "other"), ("hers", "kept"),
+             ("kept", "hers"), ("his", "hers")]  # fmt: skip
+    keys = ("company_id", "binding_key", "reason", "mark")
+    rows = [
+        {**dict.fromkeys(keys, "acme"), "binding_key": key, "record_id": one, "other_id": other}
+        for key in ("default", "twin")
+        for one, other in pairs
+    ]
+    check = {"company_id": "acme", "binding_key": "default", "text_digest": "", "state_digest": ""}
+    with database.write() as connection:
+        connection.execute(insert(RISKS), rows)
+        connection.execute(
+            insert(RISK_CHECKS),
+            [check | {"record_id": f"{name}s", "subject_id": name} for name in ("her", "hi")],
+        )
+    aim = Aim(company_id="acme", subject_id="her", gone={"default": frozenset({"gone"})})
+    with database.write() as connection:
+        names(connection, aim, drop=True)
+        left = connection.execute(select(RISKS.c.binding_key, RISKS.c.record_id, RISKS.c.other_id))
+        here = {tuple(row[1:]) for row in left if row[0] == "default"}
+    assert here == {("kept", "other")}
+
+
+@pytest.mark.parametrize("name", ["ana", "bea"])
+def test_what_waits_is_about_each_of_its_owners(name: str) -> None:
+    owners = [Scope(company_id="acme", subject_id=one).model_dump() for one in ("ana", "bea")]
+    row = PendingRow(
+        company_id="acme", pending_id="p", binding_key="default", binding_added_at=NOW,
+        operation_type="forget", request={}, owners=owners, base=[], reasons=[],
+        principal="agent:bot", acts_for=None, channel="mcp", likeness="", times=1,
+        pending_since=NOW, last_at=NOW,
+    )  # fmt: skip
+    assert is_about(row, Aim(company_id="acme", subject_id=name))
+    assert not is_about(row, Aim(company_id="acme", subject_id="cy"))
