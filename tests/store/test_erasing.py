@@ -256,3 +256,32 @@ def test_what_waits_is_about_each_of_its_owners(name: str) -> None:
     )  # fmt: skip
     assert is_about(row, Aim(company_id="acme", subject_id=name))
     assert not is_about(row, Aim(company_id="acme", subject_id="cy"))
+
+
+def logged(**changes: Any) -> Operation:
+    return Operation(
+        **dict(draft(1, binding_key="default", **changes)), seq=1, previous_digest="", digest=""
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "goes"),
+    [("tower of loaf", False), ("bread abbey", True), ("her hero", False), ("hero", True)],
+)
+def test_a_search_that_found_it_loses_words_that_it_shares(query: str, goes: bool) -> None:
+    handles = tuple(
+        OperationHandle(rank=rank, provider_key="vault", provider_record_id=f"r{rank}")
+        for rank in (1, 2)
+    )
+    asked = logged(request={"query": query}, handles=handles)
+    living = {"default": frozenset({"r1"})}
+    texts = frozenset({"Above the hero of bread lies a loaf."})
+    aim = Aim(company_id="acme", living=living, texts=texts)
+    assert doomed(asked, aim) == (("request.query",) if goes else ())
+
+
+def test_the_error_of_who_asked_for_it_goes_however_short_it_is() -> None:
+    failed = {"operation_type": OperationType.GET, "error_message": "No tea."}
+    aim = Aim(company_id="acme", living={"default": frozenset({"r1"})})
+    assert doomed(logged(request={"record_id": "r1"}, **failed), aim) == ("error_message",)
+    assert doomed(logged(request={"record_id": "r2"}, **failed), aim) == ()

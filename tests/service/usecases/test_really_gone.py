@@ -175,6 +175,9 @@ async def test_what_the_vault_forgets_is_gone_and_what_remains_is_named(
     assert {found[one] for one in ("words", "neighbour", "list", "id", "after re-index")} == {
         "gone"
     }
+    assert [one.detail for one in report.probes if one.name == "after re-index"] == [
+        "asked 5 times"
+    ]
     assert report.gone_after_s is not None
     assert len(report.record_ids) == 3
     assert any(str(paths.data / "bindings") in one for one in report.traces)
