@@ -77,6 +77,15 @@ class DropsAll(FakeAdapter):
         return await super().forget(request)
 
 
+class Lazy(FakeAdapter):
+    """It forgets only the first of several memories."""
+
+    key = "lazy"
+
+    async def forget(self, request: ForgetRequest) -> ForgetReply:
+        return await super().forget(request.model_copy(update={"handles": request.handles[:1]}))
+
+
 class Lagging(FakeAdapter):
     """Its searches find what is forgotten a few times more, and its lists do not."""
 
@@ -138,7 +147,7 @@ class Silent(FakeAdapter):
         return None
 
 
-BAD = {one.key: one for one in (Resurrecting, DropsAll, Lagging, Deriving, Deaf, Silent)}
+BAD = {one.key: one for one in (Resurrecting, DropsAll, Lazy, Lagging, Deriving, Deaf, Silent)}
 
 
 @pytest.fixture
@@ -256,6 +265,12 @@ async def test_a_provider_that_drops_everything_is_seen(service: MemoryService) 
     assert found["what stays"] == "lost"
 
 
+async def test_each_memory_that_is_still_found_is_counted(service: MemoryService) -> None:
+    report = await report_of(service, "lazy")
+    found = {one.name: one.detail for one in report.probes if one.outcome == "found"}
+    assert {found["words"], found["list"], found["id"]} == {"2 of 3"}
+
+
 async def test_what_is_found_for_a_while_is_asked_for_until_it_is_gone(
     service: MemoryService,
 ) -> None:
@@ -303,6 +318,8 @@ async def test_what_cannot_be_written_or_is_reviewed_is_refused_unasked(
     agent = PERSON.model_copy(update={"principal": "agent:coding"})
     with pytest.raises(Denied, match="reviewed"):
         await check_forgetting(service, agent, "fake", agree=never)
+    with pytest.raises(AssertionError, match="nobody is asked"):  # a person is not reviewed
+        await check_forgetting(service, PERSON, "fake", agree=never)
     await service.bindings.update(PERSON, "fake", read_only=True)
     with pytest.raises(Denied, match="read-only"):
         await check_forgetting(service, PERSON, "fake", agree=never)
