@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -225,6 +226,24 @@ async def test_a_text_that_a_record_of_the_subject_still_says_stays_in_the_apps_
     done = await service.purging.apply(BOSS, PurgeRequest(subject_id="bea"))
     assert done.left == ()
     assert text in paths.log_file.read_text()
+
+
+async def test_what_expired_goes_too_though_memtui_never_wrote_it(
+    service: MemoryService, paths: Paths, clock: Clock
+) -> None:
+    soon = clock.now + timedelta(hours=1)
+    text = "Plum pudding for everybody who comes."
+    given = {"scope": BEA, "source": SOURCE, "content": text, "kind": "note", "expires_at": soon}
+    handle = (await service.write(BOSS, WriteRequest.model_validate(given))).handles[0]
+    place = (await service.get(BOSS, handle, BEA)).record.location
+    assert place is not None
+    copy = Path(place.path).with_name("copy.md")
+    shutil.copy(place.path, copy)
+    await service.sync(BOSS, "default")
+    clock.now += timedelta(hours=2)
+    done = await service.purging.apply(BOSS, PurgeRequest(subject_id="bea", forget=True))
+    assert (done.forgotten, done.left, copy.exists()) == (2, (), False)
+    assert "Plum pudding" not in words_in(paths.data)
 
 
 NAMED = {"text": "plum pudding for everybody", "of": {"company_id": "local", "subject_id": "bea"}}

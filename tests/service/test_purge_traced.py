@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,7 +19,9 @@ from memtui.contract import (
     Invalid,
     NotFound,
     Record,
+    RecordHandle,
     Scope,
+    Snapshot,
 )
 from memtui.service import MemoryService, open_service
 from memtui.service.answers import ReviewRule, RuleAction, RuleTest
@@ -42,8 +44,16 @@ class Summing(FakeAdapter):
 
     key = "summing"
 
+    lost: ClassVar[set[str]] = set()
+    """Ids that cannot be looked up."""
+
     def made_of(self, record: Record, source: Record) -> bool:
         return source.handle.provider_record_id in record.metadata.get("sources", ())
+
+    async def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
+        if gone := self.lost.intersection(one.provider_record_id for one in handles):
+            raise NotFound(f"There is no {gone}.")
+        return await super().snapshot(handles, scope)
 
 
 @pytest.fixture
@@ -252,6 +262,20 @@ async def test_what_a_provider_made_of_it_is_reached_or_counted(
     done = await service.purging.apply(PERSON, RUN)
     assert (done.forgotten, done.reached) == (1 if is_gone else 2, plan.reached)
     assert {*held} == {"s2"}
+
+
+async def test_an_id_that_cannot_be_looked_up_hides_no_other(service: MemoryService) -> None:
+    await service.bindings.add(PERSON, "sums", "summing", {})
+    handles = [
+        await write(service, agent("run-1"), f"Heron {n} nests in May.", binding="sums")
+        for n in range(3)
+    ]
+    Summing.lost.add(handles[1].provider_record_id)
+    try:
+        done = await service.purging.apply(PERSON, RUN)
+    finally:
+        Summing.lost.clear()
+    assert done.forgotten == 2
 
 
 async def test_what_a_provider_made_of_what_was_corrected_stays(service: MemoryService) -> None:
