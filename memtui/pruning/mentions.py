@@ -34,18 +34,26 @@ class Mention:
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+|;\s")
 _NOT_NOW = re.compile(
     r"\b(?:remov(?:ed|es|al|ing)|delet(?:ed|es|ing)|dropp(?:ed|ing)|renam(?:ed|es|ing)"
-    r"|replac(?:ed|es|ing)|gone|no longer|(?:not|n't) (?:\w+ ){0,2}(?:any ?more|exist)|used to"
+    r"|replac(?:ed|es|ing)|gone|no longer|any ?more|(?:not|\w*n't) (?:\w+ ){0,2}exist|used to"
+    r"|there(?: is| are|'s) no|(?:before|until|up to|prior to) v?\d+\."
+    r"|(?:do not|must not|should not|\w+n't|never|avoid) (?:\w+ly )?(?:add|call|creat|expect|import"
+    r"|look|need|recreat|reintroduc|rely|search|us|want|writ)(?:e|ing)?"
     r"|former(?:ly)?|previous(?:ly)?|was|were|had|became|moved|migrat(?:ed|ing)|split|merged"
-    r"|deprecated|obsolete|legacy|retired|superseded|instead of|rather than|bring back|the old"
-    r"|unlike|fixed|refactored|rewrote|rewritten|introduced|landed|changed"
-    r"|plan(?:s|ned|ning)? to|will be|todo|tbd|should add|could|would|wants? to"
-    r"|going to|propos\w+|ideas?|next (?:week|month|release|version)"
+    r"|deprecated|obsolete|legacy|retired|superseded|bring back|the old"
+    r"|unlike|(?<!\ba )fixed|refactored|rewrote|rewritten|introduced|landed|changed"
+    r"|plan(?:s|ned|ning)? to|will (?:be|add|get|have|introduce|move)|todo|tbd|should add|could"
+    r"|would|wants? to|might|maybe|some ?day|not yet|going to|propos\w+|ideas?"
+    r"|next (?:week|month|release|version)"
     r"|e\.g|i\.e|for (?:example|instance)|such as|examples? of|imagine|placeholder|call(?:s|ed) it"
     r"|upstream|(?:another|other|their|separate|my own) (?:\w+ )?(?:repo\w*|project|plugin))\b"
     r"|\b(?:to|in|of|from) (?:the )?(?!this\b|our\b|the\b)[\w./-]+ (?:repo|repository|fork)\b"
     r"|\b(?:repo|repository) [`\w-]+/",
     re.IGNORECASE,
 )
+_REPLACED = re.compile(
+    r"\b(?:instead of|rather than)\s[^,;:()—]*|, (?:and )?not\s[^,;:()—]*", re.IGNORECASE
+)
+"""What a sentence names only to say what takes its place."""
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+|\b[\w.-]+@[\w.-]+\b", re.IGNORECASE)
 _SPAN = re.compile(r"(`+)(.+?)\1")
 _BARE = re.compile(r"[^\s`\"'(),;<>|]+")
@@ -55,7 +63,7 @@ _ENDING = (
     "|proto|ps1|py|pyi|r|rb|rs|rst|sass|scala|scss|sh|sql|svelte|svg|swift|tcss|tf|toml|ts|tsx"
     "|txt|vue|xml|yaml|yml|zig|zsh"
 )
-_FILE = re.compile(rf"\.?[\w@+-][\w.@+-]*\.(?:{_ENDING})")
+_FILE = re.compile(rf"\.?[\w@+-][\w.@+-]*\.(?:{_ENDING})|\.[a-z][\w.-]+|[A-Z][a-z]+file")
 _PATH = re.compile(r"(?:\./)?[\w.@+-]+(?:/[\w.@+-]+)*/?")
 _LINE = re.compile(r":\d+(?:[-:]\d+)?$|#L\d+.*$")
 _FLAG = re.compile(r"(--[a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?:[=\s].*)?")
@@ -65,21 +73,22 @@ _CAMEL = re.compile(r"_?[A-Z]+[a-z0-9]+(?:[A-Z]+[a-z0-9]*)+|_?[a-z]+(?:[A-Z][a-z
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
 _PACKAGE = re.compile(r"[a-z][a-z0-9]+(?:[-_.][a-z0-9]+)*")
 _CALL = re.compile(r"\(.*?\)$")
-_MODULE = re.compile(r"-m ([A-Za-z_]\w*\.[\w.]+)")
+_MODULE = re.compile(r"[a-z_]\w*(?:\.[a-z_]\w*)+")
+_SCOPED = re.compile(r"@[\w-]+/[\w.-]+")
 _BRANCH = re.compile(
     r"\bbranch(?:es)? (?:named |called )?`?([\w.-]+/[\w./-]+|(?<=`)[\w./-]+)"
     r"|`([\w./-]+)` branch\b|\b([\w.-]+/[\w./-]+) branch\b"
 )
 _COMMIT = re.compile(r"\b(?:commit|revision|sha)\s+`?([0-9a-f]{7,40})\b", re.IGNORECASE)
-_PROGRAM = re.compile(r"[a-z][a-z0-9_.-]+(?: [a-z][a-z0-9:_-]*)+")
+_PROGRAM = re.compile(r"[a-z][a-z0-9_.-]+(?: (?:-e )?[a-z][a-z0-9:_-]*)+")
 
 
 def mentions(text: str) -> list[Mention]:
     """Return what a text says of a workspace, each once; at most 50 of them."""
     found: dict[Mention, None] = {}
     for sentence in _SENTENCES.split(text[:_MOST_CHARACTERS]):
-        if not _NOT_NOW.search(sentence):
-            found |= dict.fromkeys(_in_sentence(_URL.sub(" ", sentence)))
+        if not _NOT_NOW.search(sentence.replace("’", "'")):
+            found |= dict.fromkeys(_in_sentence(_URL.sub(" ", _REPLACED.sub(" ", sentence))))
     return [*found][:_MOST_MENTIONS]
 
 
@@ -105,16 +114,18 @@ def _in_code(span: str) -> Iterator[Mention]:
         return
     if (match := _PROGRAM.match(span)) is not None:
         yield Mention("command", match[0])
-    for module in _MODULE.findall(span):
-        yield Mention("path", module.replace(".", "/"))
     for word in words:
         yield from _of_word(word, is_code=False)
 
 
 def _of_word(word: str, *, is_code: bool) -> Iterator[Mention]:
-    word = _LINE.sub("", word)
+    word, *inner = _LINE.sub("", word).split("::")
+    if is_code and _SCOPED.fullmatch(word):
+        yield Mention("name", word, is_plain=True)
     if set(word) & set("*{}$\\<>…") or word.startswith(("~", "..", "@")) or "/../" in word:
         return
+    for one in inner:  # `tests/test_a.py::TestRow::test_b`
+        yield from _of_name(f"_.{one.partition('[')[0]}", is_code=False)
     if (flag := _FLAG.fullmatch(word)) is not None:
         yield Mention("flag", flag[1])
     elif "/" in word.strip("/") or (word.endswith("/") and len(word) > 2) or _FILE.fullmatch(word):
@@ -125,15 +136,21 @@ def _of_word(word: str, *, is_code: bool) -> Iterator[Mention]:
 
 
 def _of_name(word: str, *, is_code: bool) -> Iterator[Mention]:
-    """Yield the names of a dotted word, such as `session.get_option()`."""
+    """Yield the names of a dotted word, such as `session.get_option()`.
+
+    An attribute may be another program's, so it counts only if the workspace defined it.
+    """
     name, _, value = word.partition("=")
     is_call = bool(_CALL.search(name))
     *owners, last = _CALL.sub("", name).split(".")
     of_class = [one for one in owners if _CAMEL.fullmatch(one)]
-    for one in (*of_class, last if not owners or is_call or of_class else ""):
+    may_be_foreign = bool(owners) and not is_call and not of_class
+    for one in (*of_class, last):
         if any(form.fullmatch(one) for form in (_ENV, _SNAKE, _CAMEL)):
-            yield Mention("name", one)
-        elif (is_code or is_call) and not value and _WORD.fullmatch(one):
+            yield Mention("name", one, is_plain=may_be_foreign)
+        elif (is_code or is_call) and not may_be_foreign and not value and _WORD.fullmatch(one):
             yield Mention("name", one, is_plain=True)
+    if may_be_foreign and _MODULE.fullmatch(name):
+        yield Mention("path", name.replace(".", "/"))
     if is_code and not is_call and "-" in word and _PACKAGE.fullmatch(word):
         yield Mention("name", word, is_plain=True)

@@ -41,13 +41,21 @@ _MANIFEST = re.compile(
     r"|requirements/[^/]+|Pipfile|package\.json|Cargo\.toml|Gemfile|composer\.json"
     r"|environment\.ya?ml|constraints\.txt)$"
 )
+_RUNS = re.compile(r"\.(?:ya?ml|json|toml|ini|cfg)$|(?:^|/)\w*[a-z]file$")
+"""Files with command lines, whose flags are those of other programs."""
 _DEFINES = (
     r"\b(?:def|class|function|fn|func|fun|type|struct|enum|interface|trait|const|let|var|val"
-    r"|module|import|from|use|require|include|define)\b[^#\n]{{0,60}}?{0}|^\s*{0}\s*[:=(]"
+    r"|module|import|from|use|require|include|define)\b[^#\n]{{0,60}}?{0}"
+    r"|^\s*(?:(?:async|export|get|public|readonly|set|static) )*{0}\s*[:=(]"
+    r"|\b(?:prototype|self|this)\.{0}\s*[:=]"
 )
 _TARGETS = {
     "make": (r"(?:^|/)(?:GNUm|m|M)akefile$", r"^{0}\s*:"),
     "just": (r"(?:^|/)\.?[jJ]ustfile$", r"^@?{0}\b[^=]*:"),
+    "tox": (
+        r"(?:^|/)(?:tox\.ini|setup\.cfg)$",
+        r"^\[testenv:{0}\]|^(?:env_?list\s*=)?\s*(?:[\w{{}}-]+,\s*)*{0}\s*(?:,|$)",
+    ),
 } | dict.fromkeys(("npm", "pnpm", "yarn"), (r"(?:^|/)package\.json$", r'"{0}"\s*:'))
 """Programs that run what a file of the workspace defines, with the file and the defining line."""
 
@@ -219,7 +227,8 @@ class StillTrue:
 
     def _sought_command(self, command: str) -> _Sought | None:
         """Return the target of a command, or the function of a subcommand of the workspace's."""
-        program, *rest = command.removesuffix(" run").replace(" run ", " ", 1).split()
+        words = command.removesuffix(" run").replace(" run ", " ", 1).replace(" -e ", " ", 1)
+        program, *rest = words.split()
         if program in _TARGETS and rest:
             file, line = (re.compile(one.format(re.escape(rest[0]))) for one in _TARGETS[program])
 
@@ -285,7 +294,11 @@ def _sought_flag(flag: str) -> _Sought:
     parameter = f"|{whole(name)}" if "_" in name else ""
     given = re.compile(rf"(?<![\w-]){flag}(?![\w-]){parameter}")
     names = tuple(dict.fromkeys((stem, name)))
-    return _Sought(names, _anywhere, lambda *at: _in_code(*at) and bool(given.search(at[1])))
+
+    def was_there(path: str, line: str) -> bool:
+        return _in_code(path, line) and not _RUNS.search(path) and bool(given.search(line))
+
+    return _Sought(names, _anywhere, was_there)
 
 
 _SOURCE = re.compile(r"([^:#\0\ud800-\udfff]+)(?:#([\w.-]+)|:(\d{1,9})(?:-\d+)?)?")

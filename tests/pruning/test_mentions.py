@@ -26,6 +26,16 @@ def said(text: str) -> list[str]:
         ("Run `make lint` before you push.", ["command make lint", "name lint"]),
         ("Work on branch `release/2`.", ["branch release/2"]),
         ("See commit 1a2b3c4d.", ["commit 1a2b3c4d"]),
+        ("`tox -e docs-live` shows the docs.", ["command tox -e docs-live"]),
+        ("Nested rows use `rows.load_row`.", ["name load_row"]),
+        ("Rows come from `app.store.rows`.", ["path app/store/rows"]),
+        ("`from app._compat.io import nullcontext`", ["path app/_compat/io"]),
+        ("Lint rules are in .eslintrc and the Makefile.", ["path .eslintrc", "path Makefile"]),
+        ("See tests/test_a.py::TestRow::test_b.", ["path tests/test_a.py", "name TestRow",
+                                                   "name test_b"]),
+        ("It prints a fixed date in docs/conf.py.", ["path docs/conf.py"]),
+        ("Use `app/new.py` instead of `app/old.py`.", ["path app/new.py"]),
+        ("Schemas need `@hapi/joi`.", ["name @hapi/joi"]),
     ],
 )
 def test_what_is_said_to_be_so_is_mentioned(text: str, expected: list[str]) -> None:
@@ -40,6 +50,10 @@ def test_what_is_said_to_be_so_is_mentioned(text: str, expected: list[str]) -> N
         "In the acme/infra repository it is `deploy/run.py`.", "See https://a.example/app/cli.py.",
         "It is in ~/src/app/cli.py.", "It is in ../other/app/cli.py.", "Use `src/<name>/*.py`.",
         "Ana prefers tea.", "Fixed a race in app/cli.py.",
+        "There is no setup.py any more.", "There is no `RowError` here.", "We use it, not `HeldRow`.",
+        "Do not use `app/old.py`.", "Don’t import `app.old_name()` again.",
+        "Never add `--fast` to it.", "We will add app/new.py.", "Maybe app/new.py fits.",
+        "Before 3.13 one wrote `load_rows`.", "Up to v2.0 `load_rows` did it.",
     ],
 )  # fmt: skip
 def test_the_past_plans_examples_and_other_places_are_not(text: str) -> None:

@@ -140,6 +140,31 @@ def test_a_target_of_make_is_gone(made: Repository, said: Said) -> None:
     assert said("Run `make test` or `make never`.") == ""
 
 
+def test_an_environment_of_tox_is_gone(made: Repository, said: Said) -> None:
+    made.commit(tox_dot_ini="[tox]\nenvlist = lint,py{311,312}\n[testenv:live]\n[testenv:lint]\n")
+    made.commit(tox_dot_ini="[tox]\nenvlist = lint,py{311,312}\n[testenv:docs]\n")
+    assert "`tox -e live` is gone" in said("Run `tox -e live`.")
+    assert said("Run `tox -e lint`, `tox -e docs` or `tox -e py311`.") == ""
+
+
+def test_a_name_of_a_module_is_gone_if_the_workspace_defined_it(
+    made: Repository, said: Said
+) -> None:
+    made.commit(a_dot_py="def load_row(): ...\n\n\nx = shutil.copy_tree\n")
+    made.commit(a_dot_py="x = 1\n")
+    assert "`load_row` is gone" in said("Rows are read by `rows.load_row`.")
+    assert said("Copy it with `shutil.copy_tree`.") == ""
+
+
+def test_a_flag_that_the_workspace_gave_to_another_program_is_unknown(
+    made: Repository, said: Said
+) -> None:
+    scripts = '{"scripts": {"x": "node --maps x.js"}}\n'
+    made.commit(package_dot_json=scripts, ci_dot_yml="run: node --maps\n", a_dot_js="x = 1\n")
+    made.commit(package_dot_json="{}\n", ci_dot_yml="x: 1\n")
+    assert said("Start node with `--maps`.") == ""
+
+
 def test_a_branch_and_a_rewritten_commit_are_gone(made: Repository, said: Said) -> None:
     made.commit(a_dot_py="x = 1\n")
     made.git("checkout", "-qb", "release/2")
