@@ -31,11 +31,16 @@ class Mention:
     """A word as prose has them too: it counts only if the workspace defined or required it."""
 
 
-_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+|;\s")
+_SENTENCES = re.compile(r"(?<=[.!?])\s+|;\s")
+_ITEM = re.compile(r"\s*(?:[-*+•|]|\d+[.)])\s|\s")
+"""The start of a line that goes on with a list or table, or what is within it."""
 _NOT_NOW = re.compile(
     r"\b(?:remov(?:ed|es|al|ing)|delet(?:ed|es|ing)|dropp(?:ed|ing)|renam(?:ed|es|ing)"
-    r"|replac(?:ed|es|ing)|gone|no longer|any ?more|(?:not|\w*n't) (?:\w+ ){0,2}exist|used to"
-    r"|there(?: is| are|'s) no|(?:before|until|up to|prior to) v?\d+\."
+    r"|replac(?:ed|es|ing)|gone|no longer|any ?more|used to"
+    r"|(?:not|\w*n't) (?:\w+ ){0,2}(?:exist|need(?:ed)?|requir|support|avail|used)\w*"
+    r"|there(?: is| are|'s) no|(?:before|until|up to|prior to) v?\d+\.|in v?\d+\.x|old\b.*\bnew"
+    r"|(?:is|are) now (?:called|named|known|`\w+)|cannot (?:import|find)|yesterday"
+    r"|(?:Import|ModuleNotFound|Attribute|Name)Error|(?:if|when) (?:you|we) (?:see|find|meet)"
     r"|(?:do not|must not|should not|\w+n't|never|avoid) (?:\w+ly )?(?:add|call|creat|expect|import"
     r"|look|need|recreat|reintroduc|rely|search|us|want|writ)(?:e|ing)?"
     r"|former(?:ly)?|previous(?:ly)?|was|were|had|became|moved|migrat(?:ed|ing)|split|merged"
@@ -43,15 +48,18 @@ _NOT_NOW = re.compile(
     r"|unlike|(?<!\ba )fixed|refactored|rewrote|rewritten|introduced|landed|changed"
     r"|plan(?:s|ned|ning)? to|will (?:be|add|get|have|introduce|move)|todo|tbd|should add|could"
     r"|would|wants? to|might|maybe|some ?day|not yet|going to|propos\w+|ideas?"
-    r"|next (?:week|month|release|version)"
+    r"|(?:last|next) (?:week|month|release|version)"
     r"|e\.g|i\.e|for (?:example|instance)|such as|examples? of|imagine|placeholder|call(?:s|ed) it"
     r"|upstream|(?:another|other|their|separate|my own) (?:\w+ )?(?:repo\w*|project|plugin))\b"
     r"|\b(?:to|in|of|from) (?:the )?(?!this\b|our\b|the\b)[\w./-]+ (?:repo|repository|fork)\b"
-    r"|\b(?:repo|repository) [`\w-]+/",
+    r"|\b(?:repo|repository) [`\w-]+/|\?\W*$"
+    r"|^[\W\d]*(?:x\W+)?(?:(?:we|i) )?(?:added|bumped|created|discussed|extracted|found|implemented"
+    r"|made|ran|reverted|switched|tried|updated|wrote)\b"
+    r"|^\W*(?:remove|delete|drop|rename|replace) (?:\w+ ){0,2}(?:`|\S*[/_.]\w)",
     re.IGNORECASE,
 )
 _REPLACED = re.compile(
-    r"\b(?:instead of|rather than)\s[^,;:()—]*|, (?:and )?not\s[^,;:()—]*", re.IGNORECASE
+    r"\b(?:instead of|rather than)\s[^,;:()—]*|, (?:and )?not\s[^,;:()—]*|~~.*?~~", re.IGNORECASE
 )
 """What a sentence names only to say what takes its place."""
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+|\b[\w.-]+@[\w.-]+\b", re.IGNORECASE)
@@ -86,10 +94,24 @@ _PROGRAM = re.compile(r"[a-z][a-z0-9_.-]+(?: (?:-e )?[a-z][a-z0-9:_-]*)+")
 def mentions(text: str) -> list[Mention]:
     """Return what a text says of a workspace, each once; at most 50 of them."""
     found: dict[Mention, None] = {}
-    for sentence in _SENTENCES.split(text[:_MOST_CHARACTERS]):
-        if not _NOT_NOW.search(sentence.replace("’", "'")):
-            found |= dict.fromkeys(_in_sentence(_URL.sub(" ", _REPLACED.sub(" ", sentence))))
+    for sentence in _of_now(text[:_MOST_CHARACTERS].replace("’", "'")):
+        found |= dict.fromkeys(_in_sentence(_URL.sub(" ", _REPLACED.sub(" ", sentence))))
     return [*found][:_MOST_MENTIONS]
+
+
+def _of_now(text: str) -> Iterator[str]:
+    """Yield the sentences about the present; a heading or the line above a list speaks for all."""
+    is_past_part = is_past_list = is_row = False
+    for line in text.splitlines():
+        was_row, is_row, is_heading = is_row, line.startswith("|"), line.startswith("#")
+        sentences = _SENTENCES.split(line)
+        is_past = bool(_NOT_NOW.search(sentences[-1]))
+        if is_heading:
+            is_past_part = is_past
+        if is_row > was_row or (line and not _ITEM.match(line)):
+            is_past_list = is_past and (is_row or line.rstrip().endswith(":"))
+        if not is_past_part and not is_past_list:
+            yield from (one for one in sentences if not _NOT_NOW.search(one))
 
 
 def _in_sentence(sentence: str) -> Iterator[Mention]:
@@ -144,13 +166,13 @@ def _of_name(word: str, *, is_code: bool) -> Iterator[Mention]:
     is_call = bool(_CALL.search(name))
     *owners, last = _CALL.sub("", name).split(".")
     of_class = [one for one in owners if _CAMEL.fullmatch(one)]
-    may_be_foreign = bool(owners) and not is_call and not of_class
+    is_attribute = bool(owners) and not of_class
     for one in (*of_class, last):
         if any(form.fullmatch(one) for form in (_ENV, _SNAKE, _CAMEL)):
-            yield Mention("name", one, is_plain=may_be_foreign)
-        elif (is_code or is_call) and not may_be_foreign and not value and _WORD.fullmatch(one):
+            yield Mention("name", one, is_plain=is_attribute)
+        elif (is_call or (is_code and not is_attribute)) and not value and _WORD.fullmatch(one):
             yield Mention("name", one, is_plain=True)
-    if may_be_foreign and _MODULE.fullmatch(name):
+    if is_attribute and _MODULE.fullmatch(name):
         yield Mention("path", name.replace(".", "/"))
     if is_code and not is_call and "-" in word and _PACKAGE.fullmatch(word):
         yield Mention("name", word, is_plain=True)

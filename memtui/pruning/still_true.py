@@ -49,6 +49,8 @@ _DEFINES = (
     r"|^\s*(?:(?:async|export|get|public|readonly|set|static) )*{0}\s*[:=(]"
     r"|\b(?:prototype|self|this)\.{0}\s*[:=]"
 )
+_OWN = r"(?!\s*(?:from|import)\b).*(?:(?<!\.)|\b(?:cls|prototype|self|this)\.){0}"
+"""A name that is neither imported nor an attribute of what may be another program's."""
 _TARGETS = {
     "make": (r"(?:^|/)(?:GNUm|m|M)akefile$", r"^{0}\s*:"),
     "just": (r"(?:^|/)\.?[jJ]ustfile$", r"^@?{0}\b[^=]*:"),
@@ -271,10 +273,12 @@ def _in_code(path: str, _line: str) -> bool:
 
 
 def _sought_name(one: Mention) -> _Sought:
-    if not one.is_plain:
-        is_variable = one.name.isupper()  # settings of the environment may stand in the docs only
-        return _Sought((one.name,), _anywhere, _anywhere if is_variable else _in_code)
     name = whole(one.name)
+    if not one.is_plain:
+        if one.name.isupper():  # settings of the environment may stand in the docs only
+            return _Sought((one.name,), _anywhere, _anywhere)
+        own = re.compile(_OWN.format(name))
+        return _Sought((one.name,), _anywhere, lambda *at: _in_code(*at) and bool(own.match(at[1])))
     required = re.compile(rf"^\s*[\"']?{name}(?:\[[^\]]*\])?\s*(?:[\"':;<>=!~^,(]|$)")
     defines = re.compile(f"{_DEFINES.format(name)}")
 

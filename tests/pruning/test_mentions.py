@@ -31,8 +31,10 @@ def said(text: str) -> list[str]:
         ("Rows come from `app.store.rows`.", ["path app/store/rows"]),
         ("`from app._compat.io import nullcontext`", ["path app/_compat/io"]),
         ("Lint rules are in .eslintrc and the Makefile.", ["path .eslintrc", "path Makefile"]),
-        ("See tests/test_a.py::TestRow::test_b.", ["path tests/test_a.py", "name TestRow",
-                                                   "name test_b"]),
+        (
+            "See tests/test_a.py::TestRow::test_b.",
+            ["path tests/test_a.py", "name TestRow", "name test_b"],
+        ),
         ("It prints a fixed date in docs/conf.py.", ["path docs/conf.py"]),
         ("Use `app/new.py` instead of `app/old.py`.", ["path app/new.py"]),
         ("Schemas need `@hapi/joi`.", ["name @hapi/joi"]),
@@ -50,10 +52,19 @@ def test_what_is_said_to_be_so_is_mentioned(text: str, expected: list[str]) -> N
         "In the acme/infra repository it is `deploy/run.py`.", "See https://a.example/app/cli.py.",
         "It is in ~/src/app/cli.py.", "It is in ../other/app/cli.py.", "Use `src/<name>/*.py`.",
         "Ana prefers tea.", "Fixed a race in app/cli.py.",
-        "There is no setup.py any more.", "There is no `RowError` here.", "We use it, not `HeldRow`.",
+        "There is no setup.py any more.", "There is no `RowError` here.", "Use it, not `HeldRow`.",
         "Do not use `app/old.py`.", "Don’t import `app.old_name()` again.",
         "Never add `--fast` to it.", "We will add app/new.py.", "Maybe app/new.py fits.",
         "Before 3.13 one wrote `load_rows`.", "Up to v2.0 `load_rows` did it.",
+        "In 3.x the name is `load_rows`.", "Is `load_rows` still there?", "~~Use `load_rows`.~~",
+        "- [ ] Remove `load_rows` from app/rows.py", "Delete app/old.py when you see it.",
+        "`load_rows` is now `read_rows`.", "`load_rows` isn't needed.",
+        "ImportError: cannot import name 'load_rows' means that app/rows.py is too old.",
+        "2026-01-02: Added `load_rows` to app/rows.py.", "Ran `pytest tests/test_rows.py`: green.",
+        "If you see `load_rows` in a diff, reject it.", "Yesterday app/rows.py broke.",
+        "Removed in 4.0:\n- `load_rows`\n  - `HeldRow`\n* app/rows.py",
+        "## Removed names\n`load_rows`",
+        "| old | new |\n| --- | --- |\n| `load_rows` | `read_rows` |",
     ],
 )  # fmt: skip
 def test_the_past_plans_examples_and_other_places_are_not(text: str) -> None:
@@ -61,7 +72,12 @@ def test_the_past_plans_examples_and_other_places_are_not(text: str) -> None:
 
 
 def test_another_sentence_of_the_same_text_still_counts() -> None:
-    assert said("app/old.py was removed. Look at app/new.py.") == ["path app/new.py"]
+    for past in (
+        "app/old.py was removed. ",
+        "Gone are:\n- app/old.py\n\n",
+        "# Removed\napp/a.py\n# Now\n",
+    ):
+        assert said(f"{past}Look at app/new.py.") == ["path app/new.py"], past
 
 
 def test_a_huge_text_is_searched_up_to_a_limit() -> None:
