@@ -31,16 +31,16 @@ class Mention:
     """A word as prose has them too: it counts only if the workspace defined or required it."""
 
 
-_SENTENCES = re.compile(r"(?<=[.!?])\s+|;\s")
+_SENTENCES = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+|;\s")
 _ITEM = re.compile(r"\s*(?:[-*+•|]|\d+[.)])\s|\s")
 """The start of a line that goes on with a list or table, or what is within it."""
 _NOT_NOW = re.compile(
     r"\b(?:remov(?:ed|es|al|ing)|delet(?:ed|es|ing)|dropp(?:ed|ing)|renam(?:ed|es|ing)"
     r"|replac(?:ed|es|ing)|gone|no longer|any ?more|used to"
     r"|(?:not|\w*n't) (?:\w+ ){0,2}(?:exist|need(?:ed)?|requir|support|avail|used)\w*"
-    r"|there(?: is| are|'s) no|(?:before|until|up to|prior to) v?\d+\.|in v?\d+\.x|old\b.*\bnew"
-    r"|(?:is|are) now (?:called|named|known|`\w+)|cannot (?:import|find)|yesterday"
-    r"|(?:Import|ModuleNotFound|Attribute|Name)Error|(?:if|when) (?:you|we) (?:see|find|meet)"
+    r"|there(?: is| are|'s) no|(?:before|until|up to|prior to) v?\d+\.|in v?\d+\.x"
+    r"|old\b.{0,40}\bnew|(?:is|are) now (?:called|named|known|`\w+)|cannot (?:import|find)"
+    r"|yesterday|(?:Import|ModuleNotFound|Attribute)Error|(?:if|when) (?:you|we) (?:see|find|meet)"
     r"|(?:do not|must not|should not|\w+n't|never|avoid) (?:\w+ly )?(?:add|call|creat|expect|import"
     r"|look|need|recreat|reintroduc|rely|search|us|want|writ)(?:e|ing)?"
     r"|former(?:ly)?|previous(?:ly)?|was|were|had|became|moved|migrat(?:ed|ing)|split|merged"
@@ -52,7 +52,7 @@ _NOT_NOW = re.compile(
     r"|e\.g|i\.e|for (?:example|instance)|such as|examples? of|imagine|placeholder|call(?:s|ed) it"
     r"|upstream|(?:another|other|their|separate|my own) (?:\w+ )?(?:repo\w*|project|plugin))\b"
     r"|\b(?:to|in|of|from) (?:the )?(?!this\b|our\b|the\b)[\w./-]+ (?:repo|repository|fork)\b"
-    r"|\b(?:repo|repository) [`\w-]+/|\?\W*$"
+    r"|\b(?:repo|repository) [`\w-]+/|\?\W{0,3}$"
     r"|^[\W\d]*(?:x\W+)?(?:(?:we|i) )?(?:added|bumped|created|discussed|extracted|found|implemented"
     r"|made|ran|reverted|switched|tried|updated|wrote)\b"
     r"|^\W*(?:remove|delete|drop|rename|replace) (?:\w+ ){0,2}(?:`|\S*[/_.]\w)",
@@ -62,12 +62,12 @@ _REPLACED = re.compile(
     r"\b(?:instead of|rather than)\s[^,;:()—]*|, (?:and )?not\s[^,;:()—]*|~~.*?~~", re.IGNORECASE
 )
 """What a sentence names only to say what takes its place."""
-_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+|\b[\w.-]+@[\w.-]+\b", re.IGNORECASE)
-_SPAN = re.compile(r"(`+)(.+?)\1")
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://\S+|\b[\w.-]{1,64}@[\w.-]+\b", re.IGNORECASE)
+_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)(.{1,300}?)(?<!`)\1(?!`)")
 _BARE = re.compile(r"[^\s`\"'(),;<>|]+")
 _ENDING = (
     "adoc|bash|bat|c|cc|cfg|clj|conf|cpp|cs|css|csv|cue|dart|ex|exs|fish|go|gradle|graphql|h|hpp"
-    "|hs|html|ini|ipynb|java|js|json|jsonl|jsx|kt|less|lock|lua|m|md|mdx|mjs|ml|mod|mpd|php|pl"
+    "|hs|html|in|ini|ipynb|java|js|json|jsonl|jsx|kt|less|lock|lua|m|md|mdx|mjs|ml|mod|mpd|php|pl"
     "|proto|ps1|py|pyi|r|rb|rs|rst|sass|scala|scss|sh|sql|svelte|svg|swift|tcss|tf|toml|ts|tsx"
     "|txt|vue|xml|yaml|yml|zig|zsh"
 )
@@ -79,13 +79,12 @@ _ENV = re.compile(r"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _SNAKE = re.compile(r"_*[a-z][a-z0-9]*(?:_[a-z0-9]+)+|_[a-z][a-z0-9]{2,}")
 _CAMEL = re.compile(r"_?[A-Z]+[a-z0-9]+(?:[A-Z]+[a-z0-9]*)+|_?[a-z]+(?:[A-Z][a-z0-9]+)+")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
-_PACKAGE = re.compile(r"[a-z][a-z0-9]+(?:[-_.][a-z0-9]+)*")
+_PACKAGE = re.compile(r"(?:@[\w-]+/)?[a-z][a-z0-9]+(?:[-_.][a-z0-9]+)*")
 _CALL = re.compile(r"\(.*?\)$")
 _MODULE = re.compile(r"[a-z_]\w*(?:\.[a-z_]\w*)+")
-_SCOPED = re.compile(r"@[\w-]+/[\w.-]+")
 _BRANCH = re.compile(
     r"\bbranch(?:es)? (?:named |called )?`?([\w.-]+/[\w./-]+|(?<=`)[\w./-]+)"
-    r"|`([\w./-]+)` branch\b|\b([\w.-]+/[\w./-]+) branch\b"
+    r"|`([\w./-]+)` branch\b|\b([\w.-]{1,99}/[\w./-]{1,99}) branch\b"
 )
 _COMMIT = re.compile(r"\b(?:commit|revision|sha)\s+`?([0-9a-f]{7,40})\b", re.IGNORECASE)
 _PROGRAM = re.compile(r"[a-z][a-z0-9_.-]+(?: (?:-e )?[a-z][a-z0-9:_-]*)+")
@@ -130,19 +129,16 @@ def _in_sentence(sentence: str) -> Iterator[Mention]:
 
 def _in_code(span: str) -> Iterator[Mention]:
     """Yield what text between backticks mentions: a command with its words, or one thing."""
-    words = span.split()
-    if len(words) == 1:
-        yield from _of_word(span, is_code=True)
-        return
+    words = re.sub(r"(?<=\w)\([^()]*\)", "()", span).split()
     if (match := _PROGRAM.match(span)) is not None:
         yield Mention("command", match[0])
     for word in words:
-        yield from _of_word(word, is_code=False)
+        yield from _of_word(word.rstrip(":,"), is_code=len(words) == 1)
 
 
 def _of_word(word: str, *, is_code: bool) -> Iterator[Mention]:
     word, *inner = _LINE.sub("", word).split("::")
-    if is_code and _SCOPED.fullmatch(word):
+    if is_code and word.startswith("@") and "/" in word and _PACKAGE.fullmatch(word):
         yield Mention("name", word, is_plain=True)
     if set(word) & set("*{}$\\<>…") or word.startswith(("~", "..", "@")) or "/../" in word:
         return

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from memtui.contract import Record, Unavailable
 from memtui.provider_kit.files.git_past import GitPast, Gone, leaves, modified_at, whole
+from memtui.provider_kit.files.guarded_git import AnsweredTooMuch
 from memtui.pruning.mentions import Mention, mentions
 
 _SECONDS = 30.0
@@ -44,8 +45,8 @@ _MANIFEST = re.compile(
 _RUNS = re.compile(r"\.(?:ya?ml|json|toml|ini|cfg)$|(?:^|/)\w*[a-z]file$")
 """Files with command lines, whose flags are those of other programs."""
 _DEFINES = (
-    r"\b(?:def|class|function|fn|func|fun|type|struct|enum|interface|trait|const|let|var|val"
-    r"|module|import|from|use|require|include|define)\b[^#\n]{{0,60}}?{0}"
+    r"\b(?:def|class|function\*?|fn|func(?: \([^)]*\))?|fun|type|struct|enum|interface|trait|define"
+    r"|module)\s+{0}|\b(?:const|let|var|val|import|from|use|require|include)\b[^#\n]{{0,60}}?{0}"
     r"|^\s*(?:(?:async|export|get|public|readonly|set|static) )*{0}\s*[:=(]"
     r"|\b(?:prototype|self|this)\.{0}\s*[:=]"
 )
@@ -54,10 +55,7 @@ _OWN = r"(?!\s*(?:from|import)\b).*(?:(?<!\.)|\b(?:cls|prototype|self|this)\.){0
 _TARGETS = {
     "make": (r"(?:^|/)(?:GNUm|m|M)akefile$", r"^{0}\s*:"),
     "just": (r"(?:^|/)\.?[jJ]ustfile$", r"^@?{0}\b[^=]*:"),
-    "tox": (
-        r"(?:^|/)(?:tox\.ini|setup\.cfg)$",
-        r"^\[testenv:{0}\]|^(?:env_?list\s*=)?\s*(?:[\w{{}}-]+,\s*)*{0}\s*(?:,|$)",
-    ),
+    "tox": (r"(?:^|/)tox\.ini$", r"^\[testenv:{0}\]|^(?:envlist *=)?[\w{{}}, -]*\b{0} *(?:,|$)"),
 } | dict.fromkeys(("npm", "pnpm", "yarn"), (r"(?:^|/)package\.json$", r'"{0}"\s*:'))
 """Programs that run what a file of the workspace defines, with the file and the defining line."""
 
@@ -147,8 +145,11 @@ class StillTrue:
         sought = {one: found for one in wanted if (found := self._sought(one)) is not None}
         new = {one: found for one, found in sought.items() if one not in self._known}
         self._known |= dict.fromkeys(new)
-        there = self._lines(self.past.head, new, lambda one: one.is_there)
-        self._look_back({one: new[one] for one in new.keys() - there}, moments)
+        try:
+            there = self._lines(self.past.head, new, lambda one: one.is_there)
+            self._look_back({one: new[one] for one in new.keys() - there}, moments)
+        except Unavailable as error:
+            self.limits.add(f"Names were not looked for: {error}")
         gone = {one: known for one in sought if (known := self._known[one]) is not None}
         added = self.past.uncommitted() if gone else ""
         return {
@@ -211,7 +212,7 @@ class StillTrue:
         """
         try:
             found = [*self.past.lines(revision, words)]
-        except Unavailable:
+        except AnsweredTooMuch:
             if len(words) == 1:
                 yield "", words[0]
                 return

@@ -38,6 +38,9 @@ def said(text: str) -> list[str]:
         ("It prints a fixed date in docs/conf.py.", ["path docs/conf.py"]),
         ("Use `app/new.py` instead of `app/old.py`.", ["path app/new.py"]),
         ("Schemas need `@hapi/joi`.", ["name @hapi/joi"]),
+        ("`load_row(name, at=1)` reads it.", ["name load_row"]),
+        ("`loadRows: false` reads none.", ["name loadRows"]),
+        ("MANIFEST.in names the files.", ["path MANIFEST.in"]),
     ],
 )
 def test_what_is_said_to_be_so_is_mentioned(text: str, expected: list[str]) -> None:
@@ -56,6 +59,7 @@ def test_what_is_said_to_be_so_is_mentioned(text: str, expected: list[str]) -> N
         "Do not use `app/old.py`.", "Don’t import `app.old_name()` again.",
         "Never add `--fast` to it.", "We will add app/new.py.", "Maybe app/new.py fits.",
         "Before 3.13 one wrote `load_rows`.", "Up to v2.0 `load_rows` did it.",
+        "It lists removed names, e.g. `load_rows`.",
         "In 3.x the name is `load_rows`.", "Is `load_rows` still there?", "~~Use `load_rows`.~~",
         "- [ ] Remove `load_rows` from app/rows.py", "Delete app/old.py when you see it.",
         "`load_rows` is now `read_rows`.", "`load_rows` isn't needed.",
@@ -82,3 +86,10 @@ def test_another_sentence_of_the_same_text_still_counts() -> None:
 
 def test_a_huge_text_is_searched_up_to_a_limit() -> None:
     assert len(mentions(" ".join(f"app/file{one}.py" for one in range(100_000)))) == 50
+
+
+@pytest.mark.parametrize(
+    "text", ["`" * 20_000, "`` ` " * 4_000, "?" * 19_999 + "a", "a." * 10_000, "a/a." * 5_000]
+)
+def test_no_text_keeps_it_busy(text: str) -> None:
+    assert len(mentions(text)) <= 50  # in a hundredth of a second, or in hours

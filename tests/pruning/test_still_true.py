@@ -157,10 +157,10 @@ def test_a_name_of_a_module_is_gone_if_the_workspace_defined_it(
 
 
 def test_a_name_of_another_program_that_was_used_is_unknown(made: Repository, said: Said) -> None:
-    made.commit(a_dot_py="from flask import send_row\n@app.before_row\ndef ask_row(own_row=1):\n"
+    made.commit(a_dot_py="class A(RowWarning): ...\n@app.before_row\ndef ask_row(own_row=1):\n"
                          "    self.any_row = x.any_row\n")  # fmt: skip
     made.commit(a_dot_py="x = 1\n")
-    assert said("Flask has `before_row`, send_row and `asyncio.before_row()`.") == ""
+    assert said("Flask has `before_row`, `-W error::RowWarning` and `asyncio.before_row()`.") == ""
     for one in ("ask_row", "own_row", "any_row"):
         assert f"`{one}` is gone" in said(f"`{one}` does it.")
 

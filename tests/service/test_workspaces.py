@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -29,6 +30,11 @@ _SAME = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EM
 
 def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=folder, env=os.environ | _SAME, check=True)
+
+
+def of(folder: Path) -> str:
+    """Return the checked-out commit."""
+    return subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=folder, text=True)
 
 
 @pytest.fixture
@@ -113,6 +119,28 @@ async def test_a_workspace_that_cannot_be_read_is_named(
     request = EVERYTHING.model_copy(update={"workspace": web})
     [limit] = (await service.pruning.everything(ANA, request)).limits
     assert "borrows objects" in limit
+
+
+@pytest.mark.parametrize(
+    ("plant", "sentence"),
+    [
+        (lambda web: (web / ".git" / "HEAD").unlink(), "cannot be read"),
+        (lambda web: (web / ".git" / "HEAD").write_bytes(b"\0\xff"), "names no branch"),
+        (lambda web: (web / ".git" / "config").write_bytes(b"[[\0"), "cannot be read: fatal: bad"),
+        (lambda web: [step(web / ".git") for step in (rmtree, os.mkfifo)], "cannot be read"),
+        (lambda web: rmtree(web / ".git"), "is no work tree of git"),
+        (lambda web: (web / ".git").rename(web / "bare"), "is no work tree of git"),
+        (lambda web: (web / ".git" / "shallow").write_text(of(web)), "is a shallow clone"),
+    ],
+)
+async def test_a_workspace_of_which_little_is_known_is_told_in_a_sentence(
+    service: MemoryService, web: Path, plant: Callable[[Path], object], sentence: str
+) -> None:
+    await wrote(service, GONE)
+    plant(web)
+    request = EVERYTHING.model_copy(update={"workspace": web})
+    [limit] = (await service.pruning.everything(ANA, request)).limits
+    assert sentence in limit
 
 
 async def test_what_instructions_say_already_is_named_with_its_place(

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from memtui.contract import Conflict, Unavailable, Unsupported
 from memtui.provider_kit import from_epoch
 from memtui.provider_kit.files.guarded_git import OWN_EMAIL, GitFailed, GuardedGit, line_of
-from memtui.provider_kit.files.reading import FileRefused
 from memtui.scratch import Scratch
 
 _LOCK_SECONDS = 10.0
@@ -213,14 +212,7 @@ def repository(folder: Path) -> Iterator[GitRepository]:
         Unsupported: it is stored in a way that memtui does not know.
     """
     with closing(Scratch()) as scratch:
-        try:
-            git = GitRepository(folder, scratch.path)
-        except GitFailed as error:
-            raise Unavailable(f"The config of {folder}/.git cannot be read: {error}") from error
-        except (OSError, FileRefused) as error:
-            why = getattr(error, "strerror", None) or "a part of it is not a file"
-            raise Unavailable(f"The git repository of {folder} cannot be read ({why}).") from error
-        yield git
+        yield GitRepository(folder, scratch.path)
 
 
 def _lines(paths: Iterable[str]) -> bytes:

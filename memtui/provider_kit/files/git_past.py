@@ -57,10 +57,11 @@ class GitPast(GuardedGit):
     @cached_property
     def limits(self) -> set[str]:
         """What of the history is not looked at, in sentences."""
-        if len(self.commits) < MOST_COMMITS:
-            return set()
         at = f"{self.commits[-1][1]:%Y-%m-%d}"
-        return {f"Only the last {MOST_COMMITS:,} commits, since {at}, were looked at."}
+        if len(self.commits) >= MOST_COMMITS:
+            return {f"Only the last {MOST_COMMITS:,} commits, since {at}, were looked at."}
+        shallow = {f"{self.folder} is a shallow clone, whose history begins on {at}."}
+        return shallow if (self._common / "shallow").exists() else set()
 
     @cached_property
     def commits(self) -> list[tuple[str, datetime]]:

@@ -7,6 +7,7 @@ repository; the environment is memtui's own too.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -16,7 +17,7 @@ from signal import SIGKILL, SIGTERM
 from tempfile import TemporaryFile
 
 from memtui.contract import Denied, Unavailable, Unsupported
-from memtui.provider_kit.files.reading import read_whole
+from memtui.provider_kit.files.reading import FileRefused, read_whole
 
 _SECONDS = 20.0
 """Time limit of one git command."""
@@ -53,6 +54,8 @@ _EXTENSIONS = frozenset(
     {"noop", "objectformat", "partialclone", "preciousobjects", "relativeworktrees",
      "worktreeconfig"}
 )  # fmt: skip
+_USED = {"HEAD", "index", "info", "logs", "objects", "packed-refs", "refs", "shallow"}
+"""What git is given of a repository."""
 _OF_WORK_TREE = ("status", "diff", "diff-files", "diff-index")
 OWN_EMAIL = "memtui@localhost"
 
@@ -61,17 +64,36 @@ class GitFailed(Exception):
     """Git ended with an error, whose words are the text."""
 
 
+class AnsweredTooMuch(Unavailable):
+    """Git's answer was longer than what is read of one."""
+
+
 class GuardedGit:
-    """Git on the repository of a folder, under memtui's own config and environment. Blocking."""
+    """Git on the repository of a folder, under memtui's own config and environment. Blocking.
+
+    Raises:
+        Denied: the repository, or a part of it, is a link, no file, or another user's.
+        Unavailable: git is not installed, or the repository is not whole.
+        Unsupported: it is stored in a way that memtui does not know.
+    """
 
     def __init__(self, folder: Path, own: Path) -> None:
         self.folder = folder
         self._own = own
+        try:
+            self._open()
+        except GitFailed as error:
+            raise Unavailable(f"The config of {folder}/.git cannot be read: {error}") from error
+        except (OSError, FileRefused) as error:
+            why = getattr(error, "strerror", None) or str(error).rstrip(".")
+            raise Unavailable(f"The git repository of {folder} cannot be read ({why}).") from error
+
+    def _open(self) -> None:
         path = os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
         program = shutil.which("git", path=path)
         if program is None:
             raise Unavailable(
-                f"git is not installed, so the history of {folder} can neither be read nor "
+                f"git is not installed, so the history of {self.folder} can neither be read nor "
                 "continued; install git."
             )
         self._git = self._git_folder()
@@ -89,11 +111,11 @@ class GuardedGit:
             self._mine(self._common / name)
         self._refuse_links()
         self._environment = {
-            "PATH": path, "LC_ALL": "C", "HOME": str(own), "XDG_CONFIG_HOME": str(own),
-            "GIT_DIR": str(own / "git"), "GIT_INDEX_FILE": str(self._git / "index"),
+            "PATH": path, "LC_ALL": "C", "HOME": str(self._own), "XDG_CONFIG_HOME": str(self._own),
+            "GIT_DIR": str(self._own / "git"), "GIT_INDEX_FILE": str(self._git / "index"),
             "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1",
             "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_GRAFT_FILE": str(own / "none"), "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_GRAFT_FILE": str(self._own / "none"), "GIT_LITERAL_PATHSPECS": "1",
             "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "", "GIT_EDITOR": "false",
             "GIT_ASKPASS": "false",
             "GIT_COMMITTER_NAME": "memtui", "GIT_COMMITTER_EMAIL": OWN_EMAIL,
@@ -109,8 +131,12 @@ class GuardedGit:
         if place.is_dir():
             return place
         named = Path(self.folder, line_of(place).removeprefix("gitdir: "))
-        back = named / "gitdir"
-        if not back.is_file() or Path(line_of(back)).resolve() != place.resolve():
+        back = Path(line_of(named / "gitdir")) if (named / "gitdir").is_file() else None
+        if any(named.resolve().is_relative_to(one / ".git/modules") for one in self.folder.parents):
+            config = read_whole(named / "config")[0]
+            found = re.search(rb"^\s*worktree\s*=\s*(.+)$", config, re.MULTILINE)
+            back = named / os.fsdecode(found[1]) / ".git" if found else None
+        if back is None or back.resolve() != place.resolve():
             raise Denied(
                 f"{place} leads to {named}, which does not know this folder, so it is left alone."
             )
@@ -135,19 +161,21 @@ class GuardedGit:
         return path
 
     def _refuse_links(self) -> None:
-        """Refuse links where git would write, and objects that are elsewhere."""
+        """Refuse links and pipes, which git would follow or wait for, and objects elsewhere."""
         branch = Path(self._branch or "refs")
-        if not branch.is_relative_to("refs") or ".." in branch.parts:
+        is_known = self._branch or re.match(r"ref: refs/|[0-9a-f]{40}", line_of(self._git / "HEAD"))
+        if not is_known or not branch.is_relative_to("refs") or ".." in branch.parts:
             raise Denied(f"{self._git / 'HEAD'} names no branch, so the repository is left alone.")
-        above = [self._common / one for one in (branch, *branch.parents[:-1])]
-        logs = [self._common / "logs" / one for one in (branch, *branch.parents)]
+        every = [*os.scandir(self._git), *os.scandir(self._common)]
+        entries = [one for one in every if one.name in _USED]
+        while entries:
+            one = entries.pop()
+            if one.is_dir(follow_symlinks=False):
+                entries += os.scandir(one.path)
+            elif not one.is_file(follow_symlinks=False):
+                kind = "a link" if one.is_symlink() else "no file"
+                raise Denied(f"{one.path} is {kind}, so the git repository is left alone.")
         objects = self._common / "objects"
-        stored = [Path(one.path) for one in os.scandir(objects)]
-        beside = [self._git / one for one in ("HEAD", "index", "logs", "logs/HEAD")]
-        packed = [self._common / one for one in ("packed-refs", "info", "info/attributes")]
-        for path in (*above, *logs, *stored, *beside, *packed):
-            if path.is_symlink():
-                raise Denied(f"{path} is a link, so the git repository is left alone.")
         for name in ("alternates", "http-alternates"):
             if (objects / "info" / name).exists():
                 raise Unsupported(
@@ -230,10 +258,10 @@ class GuardedGit:
             finally:
                 for one in timers:
                     one.cancel()
-            if code < 0 or len(output) > _MOST_BYTES:
-                raise Unavailable(
-                    f"`git {command}` took too long, or answered too much, in {self.folder}."
-                )
+            if len(output) > _MOST_BYTES:
+                raise AnsweredTooMuch(f"`git {command}` answered too much in {self.folder}.")
+            if code < 0:
+                raise Unavailable(f"`git {command}` took too long in {self.folder}.")
             if code:
                 errors.seek(0)
                 words = errors.read(2_000).decode("utf-8", "replace").split()

@@ -83,7 +83,9 @@ class Workspaces(ServiceModule):
             if (folder := folder or named.get(name)) is not None:
                 of_folder[repository_of(folder) or folder].append(one)
         found: dict[RecordHandle, list[tuple[Reason, str]]] = defaultdict(list)
-        limits, judged = set[str](), set[tuple[RecordHandle, Reason]]()
+        bare = {chosen} if chosen is not None and repository_of(chosen) is None else set[Path]()
+        limits = {f"{one} is no work tree of git, so nothing is known to be gone." for one in bare}
+        judged = set[tuple[RecordHandle, Reason]]()
         with self._lock:
             for folder, some in of_folder.items():
                 texts = {one.handle: (one.text, one.valid_from or one.created_at) for one in some}

@@ -220,12 +220,17 @@ def test_a_work_tree_is_used_and_a_folder_that_only_names_a_repository_is_not(
 @pytest.mark.parametrize(
     "name",
     [".git", "objects", "refs", "HEAD", "index", "logs/HEAD", "logs", "packed-refs", "refs/heads",
-     "refs/heads/main", "config", "info"],
+     "refs/heads/main", "config", "info", "shallow", "info/exclude", "refs/tags/one",
+     "objects/ff/1"],
 )  # fmt: skip
 def test_a_link_out_of_the_repository_is_not_followed(
     folder: Path, git: Git, tmp_path: Path, name: str
 ) -> None:
     git("pack-refs")
+    git("tag", "one")
+    for one in ("shallow", "info/exclude", "objects/ff/1"):
+        (folder / ".git" / one).parent.mkdir(exist_ok=True)
+        (folder / ".git" / one).touch()
     git("update-ref", "refs/heads/main", git("rev-parse", "HEAD").strip())
     (folder / ".git" / "refs" / "heads" / "main").write_text(git("rev-parse", "HEAD"))
     place = folder / ".git" / ("" if name == ".git" else name)
@@ -234,6 +239,29 @@ def test_a_link_out_of_the_repository_is_not_followed(
     place.symlink_to(target)
     with pytest.raises(Denied, match="is a link"):
         versions(folder, "a.md")
+
+
+@pytest.mark.parametrize(
+    "name", ["index", "packed-refs", "shallow", "refs/tags/two", "info/exclude"]
+)
+def test_a_part_that_is_no_file_is_not_waited_for(folder: Path, git: Git, name: str) -> None:
+    place = folder / ".git" / name
+    place.parent.mkdir(exist_ok=True)
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    with pytest.raises(Denied, match=f"{name} is no file"):
+        versions(folder, "a.md")
+
+
+def test_a_submodule_is_used(folder: Path, git: Git, tmp_path: Path) -> None:
+    place = folder / "part"
+    git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(folder), "part")
+    commit(place, {"a.md": b"Part.\n"})
+    assert [one.content for one in versions(place, "a.md")][:1] == [b"Part.\n"]
+    (tmp_path / "planted").mkdir()
+    (tmp_path / "planted" / ".git").write_text(f"gitdir: {folder}/.git/modules/part\n")
+    with pytest.raises(Denied, match="does not know this folder"):
+        versions(tmp_path / "planted", "a.md")
 
 
 def test_objects_of_another_repository_are_not_borrowed(folder: Path, git: Git) -> None:
