@@ -84,6 +84,10 @@ def test_another_sentence_of_the_same_text_still_counts() -> None:
         assert said(f"{past}Look at app/new.py.") == ["path app/new.py"], past
 
 
+def test_a_long_text_is_searched_to_its_end() -> None:
+    assert said(f"{'Tea is fine. ' * 1_000}Look at app/new.py.") == ["path app/new.py"]
+
+
 def test_a_huge_text_is_searched_up_to_a_limit() -> None:
     assert len(mentions(" ".join(f"app/file{one}.py" for one in range(100_000)))) == 50
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from memtui.contract import Denied, Location, Record, RecordHandle, Scope, SourceKind, SourceRef
-from memtui.provider_kit.files import git_past
-from memtui.provider_kit.files.git_past import GitPast
+from memtui.provider_kit.files import git_past, guarded_git
+from memtui.provider_kit.files.git_past import GitPast, Gone
 from memtui.pruning import still_true
 from memtui.pruning.still_true import StillTrue, changed_source, sentence_of
 
@@ -213,6 +213,76 @@ def test_what_was_written_after_it_went_is_not_judged(made: Repository, said: Sa
     made.commit(a_dot_py="x = 2\n")
     assert said("Rows are HeldRow.", 1)
     assert said("Rows are HeldRow.", 3) == ""
+
+
+def test_what_was_written_in_the_second_it_went_is_judged(made: Repository, tmp_path: Path) -> None:
+    made.commit(a_dot_py="class HeldRow: ...\n")
+    made.commit(a_dot_py="x = 1\n")
+    (tmp_path / "own").mkdir()
+    judge = StillTrue(GitPast(made.folder, tmp_path / "own"))
+    assert judge.gone({"one": ("Rows are HeldRow.", START + timedelta(days=2))})
+
+
+def test_a_sentence_names_three_things_and_counts_the_others() -> None:
+    assert sentence_of([Gone(one) for one in "abcde"]) == (
+        "`a` is gone; `b` is gone; `c` is gone, and 2 more."
+    )
+
+
+def test_each_way_to_write_a_path_is_judged_and_the_last_removal_told(
+    made: Repository, tmp_path: Path
+) -> None:
+    made.commit(lib__old__a_dot_py="x = 1\n", b_dot_py="x\n")
+    made.commit(lib__old__a_dot_py=None)
+    made.commit(lib__old__a_dot_py="x = 1\n")
+    last = made.commit(lib__old__a_dot_py=None)
+    (made.folder / "lib" / "old").rmdir()
+    (tmp_path / "own").mkdir()
+    judge = StillTrue(GitPast(made.folder, tmp_path / "own"))
+    texts = {one: (f"See {one} first.", None) for one in ("lib/old/", "`lib/old`", "lib/old/a.py")}
+    found = judge.gone(texts)
+    assert found.keys() == texts.keys()
+    assert {one.commit for some in found.values() for one in some} == {last}
+
+
+def test_any_untracked_file_and_the_parameter_of_a_flag_bring_a_name_back(
+    made: Repository, said: Said
+) -> None:
+    made.commit(a_dot_py='class HeldRow: ...\noption("--map-type")\n')
+    made.commit(a_dot_py="x = 1\n")
+    (made.folder / "b.py").write_text("def load(map_type): ...\n")
+    assert said("Use `--map-type`.") == ""
+    assert said("Rows are HeldRow.")
+    (made.folder / "c.py").write_text("class HeldRow: ...\n")
+    assert said("Rows are HeldRow.") == ""
+
+
+def test_a_new_name_that_few_lines_have_is_not_told(made: Repository, said: Said) -> None:
+    made.commit(a_dot_py="a = HeldRow()\n", b_dot_py="b = HeldRow(1)\n", c_dot_py="c = [HeldRow]\n")
+    made.commit(a_dot_py="a = NewRow()\n", b_dot_py="b = OtherRow(1)\n", c_dot_py="c = [1]\n")
+    assert said("Rows are HeldRow.").endswith(made.git("rev-parse", "HEAD")[:8] + ".")
+
+
+def test_what_one_check_found_the_next_one_knows(made: Repository, tmp_path: Path) -> None:
+    made.commit(a_dot_py="class HeldRow: ...\nclass OldRow: ...\n")
+    made.commit(a_dot_py="x = 1\n")
+    (tmp_path / "own").mkdir()
+    judge = StillTrue(GitPast(made.folder, tmp_path / "own"))
+    for text in ("HeldRow", "OldRow", "HeldRow and OldRow"):
+        assert len(judge.gone({1: (f"Rows are {text}.", None)})[1]) == text.count("Row")
+
+
+def test_a_word_of_too_many_lines_is_there_and_hides_no_other(
+    made: Repository, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = "load_all = 1\n" * 10_000
+    made.commit(a_dot_py=f"{many}HeldRow = OldRow = kept_row = last_row = 1\n")
+    made.commit(a_dot_py=f"{many}kept_row = last_row = 1\n")
+    monkeypatch.setattr(guarded_git, "_MOST_BYTES", 50_000)
+    found = said("HeldRow, kept_row, load_all, OldRow and last_row are names.")
+    assert found.count("is gone") == 2
+    assert "HeldRow" in found
+    assert "OldRow" in found
 
 
 def test_links_and_paths_out_of_the_workspace_are_not_followed(

@@ -111,6 +111,29 @@ async def test_a_setting_names_the_folder_of_a_project(paths: Paths, web: Path) 
     await service.close()
 
 
+async def test_the_own_folder_of_a_project_wins_and_a_damaged_one_hides_no_other(
+    paths: Paths, web: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bad" / ".git").mkdir(parents=True)
+    folders = f'bad = "{tmp_path / "bad"}"\nweb = "{web}"\n'
+    paths.config_file.parent.mkdir(parents=True, exist_ok=True)
+    paths.config_file.write_text(f"[workspaces]\n{folders}")
+    service = await open_service(paths, load_settings(paths))
+    await service.bindings.add(ANA, "facts", "facts", {})
+    for name in ("bad", "web", "bad"):
+        await wrote(service, GONE, Scope(company_id="local", project_id=name))
+    request = EVERYTHING.model_copy(update={"workspace": tmp_path})
+    plans = (await service.pruning.everything(ANA, request)).plans
+    found = [one.record.scope.project_id for one in plans["facts"].candidates
+             if one.reason is Reason.REFERS_TO_GONE]  # fmt: skip
+    assert found == ["web"]
+    git(web, "commit", "-qm", "Change", "--allow-empty")
+    (web / "a.py").write_text("class HeldRow: ...\n")
+    git(web, "commit", "-qam", "Bring it back")
+    assert not await reasons(service)  # another commit is checked out
+    await service.close()
+
+
 async def test_a_workspace_that_cannot_be_read_is_named(
     service: MemoryService, web: Path, tmp_path: Path
 ) -> None:
