@@ -15,11 +15,14 @@ from memtui.contract import (
     Filter,
     ForgetRequest,
     Invalid,
+    Location,
     NotFound,
+    Problem,
     QueryRequest,
     RecordHandle,
     Scope,
     SourceRef,
+    Unavailable,
     WriteRequest,
 )
 from memtui.presenters.format import junit
@@ -34,6 +37,7 @@ from memtui.service.usecases.checking import (
     lost_checks,
     read_checks,
     record_check,
+    refuse_failures,
 )
 from tests.channels.cli.conftest import HOSTILE, assert_harmless
 from tests.databases import ON_BOTH
@@ -315,6 +319,22 @@ async def test_each_namespace_must_have_the_value(service: MemoryService) -> Non
     for namespace, outcome in (("", "fail"), ("namespace = 'tools'", "pass")):
         report = await _report(service, f"{check}{namespace}")
         assert [one.outcome for one in report.checks] == [outcome]
+
+
+async def test_how_many_results_are_asked_for(service: MemoryService) -> None:
+    asks = ("unknown = 'a'", "ask = 'b'\nnot = 'x'", "unknown = 'c'\nwithin = 3")
+    await _report(service, "\n".join(f"[[check]]\nproject = 'apollo'\n{one}" for one in asks))
+    page = await service.log.page(ANA, Filter(internal=True), limit=100)
+    found = {one.request.get("query"): one.request.get("top_k") for one in page.operations}
+    assert [found[one] for one in "abc"] == [100, 10, 3]
+
+
+def test_only_a_provider_that_failed_makes_an_error() -> None:
+    place = Location(path="a.md")
+    refuse_failures([Problem(message="unreadable", location=place),
+                     Problem(message="no vectors", search_only=True)])  # fmt: skip
+    with pytest.raises(Unavailable, match="down"):
+        refuse_failures([Problem(message="down")])
 
 
 def test_a_check_is_lost_that_passed_and_does_not_pass_now() -> None:
