@@ -28,7 +28,7 @@ _UNKNOWN = {
     Unknown.GAPS: "{} in which calls of a wrapped server were not logged",
     Unknown.PURGES: "{} that erased values of the log",
     Unknown.IMPORTED: "{} imported, as complete as the other log was",
-    Unknown.LOOKS: "{} that listed records which the log does not name",
+    Unknown.LOOKS: "{} that listed or summed up records which the log does not name",
     Unknown.UNLISTED: "At least {} of the same agents not listed; memtui trace --limit lists more",
     Unknown.CUT: "{} left out, as there are too many",
 }

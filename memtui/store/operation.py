@@ -42,7 +42,7 @@ LOOKS = (
 READS = (OperationType.QUERY, OperationType.CONTEXT)
 """The operations that count as a read of a record: a query's result, a model's context."""
 
-DELIVERIES = (*READS, OperationType.GET)
+DELIVERIES = (*READS, OperationType.GET, OperationType.HISTORY)
 """The operations by which a run gets to know a record."""
 
 # Not IN: for a long list DuckDB uses a join, which loses the order of rows.

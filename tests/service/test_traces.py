@@ -338,6 +338,10 @@ async def test_copies_of_a_migration_are_followed(service: MemoryService, paths:
     for source, destination in (("default", "other"), ("other", "third")):
         ends = await open_endpoints(service, PERSON, source, destination)
         await apply(ends, paths.data)
+    request = BrowseRequest(scope=APOLLO, binding_key="third")
+    there = (await service.browse(PERSON, request)).records
+    gone = await service.forget(PERSON, ForgetRequest.of(there, APOLLO, "third"))
+    await service.undo(PERSON, gone.operation_id)
     await give(service, agent("run-1"), "signing keys", binding="third")
     await write(service, agent("run-1"), f"Learned: {POISON}")
     trace = await service.traces.of_record(PERSON, "default", origin)
@@ -350,16 +354,57 @@ async def test_copies_of_a_migration_are_followed(service: MemoryService, paths:
     }  # fmt: skip
 
 
+async def test_what_runs_write_by_themselves_proves_nothing(service: MemoryService) -> None:
+    """Three runs say a sentence before a fourth is given it, and says it too."""
+    common = "Whoever is on duty writes the report of the night before the morning stands up."
+    origin = await write(service, PERSON, f"Forum: {POISON}")
+    for number in range(3):
+        await give(service, agent(f"run-{number}"), "signing keys")
+        noted = await write(service, agent(f"run-{number}"), f"{common} Owl {number} {POISON}")
+    await service.get(agent("run-3"), noted, APOLLO)
+    await write(service, agent("run-3"), f"{common} Nothing happened.")
+    trace = await service.traces.of_record(PERSON, "default", origin)
+    assert [one.certainty for one in trace.records if one.run_id == "run-3"] == [Certainty.SAME_RUN]
+
+
+async def test_what_a_person_looks_at_in_the_app_is_no_delivery(service: MemoryService) -> None:
+    origin = await write(service, PERSON, f"Forum: {POISON}")
+    looking = PERSON.model_copy(update={"channel": "tui", "run_id": "run-1"})
+    await service.get(looking, origin, APOLLO)
+    await write(service, agent("run-1"), f"Again: {POISON}")
+    trace = await service.traces.of_record(PERSON, "default", origin)
+    assert [(one.operation, one.deliveries) for one in trace.records] == [(None, 0)]
+
+
+async def test_corrections_are_traced_and_what_says_something_else_stays(
+    service: MemoryService,
+) -> None:
+    note = await write(service, PERSON, "Geese fly over the pond.")
+    change = CorrectRequest(scope=APOLLO, handle=note, text=f"Forum: {POISON}")
+    await service.correct(agent("run-0"), change)
+    await give(service, agent("run-1"), "signing keys")
+    copied = await write(service, agent("run-1"), f"Copied: {POISON}")
+    clean = CorrectRequest(scope=APOLLO, handle=copied, text="Owls sleep.")
+    await service.correct(PERSON, clean)
+    trace = await service.traces.of_writes(PERSON, Filter(run_id="run-0"))
+    assert tree(trace) == [(0, 0, "Forum:"), (1, 1, "Copied:")]
+    planned = await plan(service, PERSON, trace, Certainty.RETURNED)
+    assert [one.handle for own in planned.records.values() for one in own] == [note]
+    assert planned.left == {"it says something else now.": 1}
+
+
 async def test_what_the_log_cannot_know_is_named(service: MemoryService) -> None:
     origin = await write(service, PERSON, f"Forum: {POISON}")
     await give(service, agent(None), "signing keys")
     await write(service, agent(None), f"Outside: {POISON}")
     await service.browse(agent("run-1"), BrowseRequest(scope=APOLLO))
+    assert (await service.history(agent("run-h", "reader"), origin, APOLLO)).changes
+    await write(service, agent("run-h", "reader"), f"History: {POISON}")
     at = Clock.now
     gap = UnloggedCalls(3, at.timestamp(), at.timestamp() + 120)
     await service.passed.log(agent("run-1"), APOLLO, "default", [gap])
     trace = await service.traces.of_record(PERSON, "default", origin)
-    assert tree(trace) == [(0, 0, "Forum:"), (1, 1, "Outside:")]
+    assert tree(trace) == [(0, 0, "Forum:"), (1, 1, "Outside:"), (1, 1, "History:")]
     assert {Unknown.WITHOUT_RUN, Unknown.LOOKS, Unknown.GAPS} <= trace.unknown.keys()
     [named] = trace.gaps
     assert "3 calls" in (named.error_message or "")
@@ -386,7 +431,8 @@ async def private(service: MemoryService) -> RecordHandle:
     his = Scope(company_id="local", subject_id="ben")
     with_his = APOLLO.model_copy(update={"subject_id": "ben"})
     asked = QueryRequest(scope=with_his, query="signing keys", binding_key="default")
-    assert (await service.query(ben, asked)).snippets
+    for _ in range(2):
+        assert (await service.query(ben, asked)).snippets
     await write(service, ben, f"Secret of Ben: {POISON}", scope=his)
     return origin
 
@@ -397,7 +443,7 @@ async def test_anothers_private_records_are_counted_and_not_named(service: Memor
     trace = await service.traces.of_record(PERSON, "default", origin)
     assert "Ben" not in repr([one.text for one in trace.records])
     assert "run-ben" not in repr(trace)
-    assert trace.unknown[Unknown.HIDDEN] > 0
+    assert trace.unknown[Unknown.HIDDEN] == 2  # deliveries to Ben, whose write nobody looks for
     ben = Caller(company_id="local", principal="user:ben", channel="cli")
     his = await service.traces.of_record(ben, "default", origin)
     [secret] = [one for one in his.records if "Ben" in (one.text or "")]
@@ -405,6 +451,9 @@ async def test_anothers_private_records_are_counted_and_not_named(service: Memor
         await service.traces.of_record(PERSON, "default", secret.handle)
     with pytest.raises(NotFound, match="that you may see"):
         await service.traces.of_writes(PERSON, Filter(run_id="run-ben"))
+    every = await service.traces.of_writes(PERSON, Filter())
+    assert "Ben" not in repr([one.text for one in every.records])
+    assert every.unknown[Unknown.HIDDEN] == 3
     hers = await plan(service, PERSON, trace, Certainty.SAME_AGENT)
     assert [one.text for own in hers.records.values() for one in own] == [f"Forum: {POISON}"]
     stranger = Caller(company_id="local", principal="user:eve", channel="cli")
@@ -498,3 +547,14 @@ async def test_a_binding_that_refuses_is_named(service: MemoryService) -> None:
     done = await forget(service, PERSON, planned.records)
     assert [one.binding_key for one in done.answers] == ["default"]
     assert ["other" in one.sentence for one in done.failed] == [True]
+
+
+async def test_nobody_holds_by_the_scope_of_another(service: MemoryService) -> None:
+    origin = await private(service)
+    ben = Caller(company_id="local", principal="user:ben", channel="cli")
+    his = Scope(company_id="local", subject_id="ben")
+    for scope in (his, APOLLO.model_copy(update={"subject_id": "ben"})):
+        request = ForgetRequest(scope=scope, handles=(origin,), binding_key="default")
+        with pytest.raises((Denied, NotFound)):
+            await service.review.hold(ben, request, "he says so")
+    assert not await waiting(service)

@@ -89,7 +89,7 @@ class Unknown(StrEnum):
     PURGES = "purges"
     IMPORTED = "imported"
     LOOKS = "looks"
-    """Lists, of which the log does not name the records."""
+    """Lists and profiles, of which the log does not name the records."""
     UNLISTED = "unlisted"
     """Later writes of the same agents, at least so many."""
     CUT = "cut"
@@ -100,6 +100,7 @@ _COUNTED = {
     OperationType.GAP: Unknown.GAPS,
     OperationType.PURGE: Unknown.PURGES,
     OperationType.BROWSE: Unknown.LOOKS,
+    OperationType.PROFILE: Unknown.LOOKS,
 }
 
 
