@@ -36,6 +36,7 @@ from memtui.service.usecases.deciding import decide
 from memtui.service.usecases.forgetting import forget
 from memtui.service.usecases.tracing import plan
 from memtui.service.visibility import Membership, Role
+from memtui.store.journal import link
 from memtui.store.unlogged import UnloggedCalls
 from tests.analytics.logs import seal_unlogged as seal
 from tests.databases import ON_BOTH
@@ -306,6 +307,9 @@ async def test_what_was_given_while_the_text_was_away_is_another_text(
     changed = await service.correct(PERSON, clean)
     await give(service, agent("run-2", "ops"), "Clean now")
     await write(service, agent("run-2", "ops"), "Owls.")
+    cleaner = clean.model_copy(update={"text": "Cleaner now."})
+    again = await service.correct(PERSON, cleaner)
+    await service.undo(PERSON, again.operation_id)
     await service.undo(PERSON, changed.operation_id)
     await give(service, agent("run-3", "qa"), "Copied signing")
     await write(service, agent("run-3", "qa"), "Mirrored.")
@@ -558,3 +562,40 @@ async def test_nobody_holds_by_the_scope_of_another(service: MemoryService) -> N
         with pytest.raises((Denied, NotFound)):
             await service.review.hold(ben, request, "he says so")
     assert not await waiting(service)
+
+
+async def test_what_came_back_is_there_again(service: MemoryService) -> None:
+    await write(service, PERSON, f"Forum: {POISON}", ref=FORUM)
+    await write(service, PERSON, "Geese fly over the pond.", ref=f"{FORUM}1")
+    await give(service, agent("run-1"), "signing keys")
+    copied = await write(service, agent("run-1"), f"Copied: {POISON}")
+    request = ForgetRequest(scope=APOLLO, handles=(copied,), binding_key="default")
+    gone = await service.forget(PERSON, request)
+    await service.undo(PERSON, gone.operation_id)
+    trace = await service.traces.of_writes(PERSON, Filter(), FORUM)
+    assert tree(trace) == [(0, 0, "Forum:"), (1, 1, "Copied:")]
+    assert all(one.is_there for one in trace.records)
+
+
+async def test_a_trace_of_the_past_ends_there(service: MemoryService) -> None:
+    origin = await write(service, PERSON, f"Forum: {POISON}")
+    await give(service, agent("run-1"), "signing keys")
+    moment = (await service.log.page(PERSON, limit=1)).operations[0].started_at
+    await write(service, agent("run-1"), f"Copied: {POISON}")
+    await give(service, agent("run-2"), "Forum")
+    trace = await service.traces.of_record(PERSON.at(moment), "default", origin)
+    assert tree(trace) == [(0, 0, "Forum:")]
+    assert trace.records[0].runs == {"run-1"}
+    assert Unknown.HIDDEN not in trace.unknown
+
+
+async def test_a_record_is_followed_under_its_former_id(service: MemoryService) -> None:
+    origin = await write(service, PERSON, f"Forum: {POISON}")
+    await give(service, agent("run-1"), "signing keys")
+    await write(service, agent("run-1"), f"Copied: {POISON}")
+    entry = (await service.log.page(PERSON, limit=1)).operations[0]
+    with service.runtime.database.write() as database:
+        link(database, entry, {origin.provider_record_id: "later"})
+    trace = await service.traces.of_record(PERSON, "default", origin)
+    assert tree(trace) == [(0, 0, "Forum:"), (1, 1, "Copied:")]
+    assert trace.records[0].place == ("default", "later")

@@ -251,12 +251,8 @@ class _Closure:
         """The agents that were given something since their writes were linked."""
         self._of_agents: dict[int, Operation] = {}
         self._copies: dict[Place, list[int]] = {}
-        self._first = _NEVER
-        """The first delivery."""
         self._known: set[Phrase] = set()
         self._origins = Counter[Phrase]()
-        self._listed_of_agents = 0
-        self._unlisted: set[TracedRecord] = set()
         self._whys: dict[int, Unknown] = {}
         """Why writes were not followed."""
         self._states: dict[Place, list[RecordText]] = {}
@@ -377,8 +373,10 @@ class _Closure:
         """Link what runs wrote with what they were given."""
         missing = sorted(runs - self._written.keys())
         self._written |= {one: [] for one in missing}
-        found = self.log.writes(missing, (), self._first, _MOST_RUNS) if missing else ()
-        for one in self._made(found):
+        # Of a run that is found late, something may have been given before what found it.
+        givings = [*self._runs.values(), *self._agents.values()]
+        first = min((one.first for one in givings), default=0)
+        for one in self._made(self.log.writes(missing, (), first, _MOST_RUNS) if missing else ()):
             run = one.scope.run_id or (one.source and one.source.run_id) or ""
             self._written.setdefault(run, []).append(one)
         for run in missing:
@@ -429,7 +427,6 @@ class _Closure:
                 record.deliveries += one.times
                 self.unknown[Unknown.WITHOUT_RUN] += 0 if run else one.times
                 giving = Giving(one.first_seq, run, record)
-                self._first = min(self._first, giving.seq)
                 if not one.by.startswith(USER_PREFIX):  # of people only runs are followed
                     self._agents[one.by].add(giving)
                     self._told.add(one.by)
@@ -473,30 +470,25 @@ class _Closure:
         was = record.certainty
         if was is not None and was <= certainty:
             return
-        if certainty is Certainty.SAME_AGENT and self._listed_of_agents >= self._listed:
-            self._unlisted.add(record)
-            return
-        self._unlisted.discard(record)
-        self._listed_of_agents += certainty is Certainty.SAME_AGENT
         if was is None and len(self.found) >= MOST_WRITES:
             self.unknown[Unknown.CUT] += 1
             return
         self.found += [record] if was is None else []
         record.certainty, record.passage, record.given = certainty, passage, given
-        origin = given.record
-        is_itself = origin.operation is None and origin.place == record.place
-        if not is_itself and certainty is not Certainty.SAME_AGENT:
-            self._fresh += [
-                (record, span) for span in record.spans if was is not Certainty.SAME_RUN
-            ]
+        is_itself = given.record.operation is None and given.record.place == record.place
+        is_new = was is not Certainty.SAME_RUN and certainty is not Certainty.SAME_AGENT
+        if is_new and not is_itself:
+            self._fresh += [(record, span) for span in record.spans]
 
     def trace(self) -> MemoryTrace:
         """Return the tree, and what the log cannot know."""
         self.follow()
+        alone = [one for one in self.found if one.certainty is Certainty.SAME_AGENT]
+        unlisted = set(alone[self._listed :])
         below: dict[TracedRecord | None, list[TracedRecord]] = defaultdict(list)
         # The last is taken first: by number, with what only the same agent wrote at the end.
         order = {one: (one.certainty is not Certainty.SAME_AGENT, -one.seq) for one in self.found}
-        for record in sorted(self.found, key=order.__getitem__):
+        for record in sorted(order.keys() - unlisted, key=order.__getitem__):
             below[record.given.record if record.given else None].append(record)
         waiting, records = below[None], list[TracedRecord]()
         while waiting:
@@ -512,7 +504,7 @@ class _Closure:
         self.unknown[Unknown.IMPORTED] = self.log.count(Filter(channel="import"), after=first)
         self.unknown[Unknown.WITHOUT_TEXT] = sum(one.text is None for one in records)
         self.unknown.update(self._whys.values())
-        self.unknown[Unknown.UNLISTED] += len(self._unlisted)
+        self.unknown[Unknown.UNLISTED] += len(unlisted)
         unknown = {why: count for why, count in self.unknown.items() if count}
         gaps = self.log.newer(Filter(operation_type=OperationType.GAP), first, _SHOWN_GAPS)
         runs = sum(bool(one.all) for one in self._runs.values())
