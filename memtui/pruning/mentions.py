@@ -32,7 +32,7 @@ class Mention:
 
 
 _SENTENCES = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+|;\s")
-_ITEM = re.compile(r"\s*(?:[-*+•|]|\d+[.)])\s|\s")
+_ITEM = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s|\s|\|")
 """The start of a line that goes on with a list or table, or what is within it."""
 _NOT_NOW = re.compile(
     r"\b(?:remov(?:ed|es|al|ing)|delet(?:ed|es|ing)|dropp(?:ed|ing)|renam(?:ed|es|ing)"
@@ -45,14 +45,14 @@ _NOT_NOW = re.compile(
     r"|look|need|recreat|reintroduc|rely|search|us|want|writ)(?:e|ing)?"
     r"|former(?:ly)?|previous(?:ly)?|was|were|had|became|moved|migrat(?:ed|ing)|split|merged"
     r"|deprecated|obsolete|legacy|retired|superseded|bring back|the old"
-    r"|unlike|(?<!\ba )fixed|refactored|rewrote|rewritten|introduced|landed|changed"
+    r"|unlike|went away|(?<!\ba )fixed|refactored|rewrote|rewritten|introduced|landed|changed"
     r"|plan(?:s|ned|ning)? to|will (?:be|add|get|have|introduce|move)|todo|tbd|should add|could"
     r"|would|wants? to|might|maybe|some ?day|not yet|going to|propos\w+|ideas?"
     r"|(?:last|next) (?:week|month|release|version)"
     r"|e\.g|i\.e|for (?:example|instance)|such as|examples? of|imagine|placeholder|call(?:s|ed) it"
     r"|upstream|(?:another|other|their|separate|my own) (?:\w+ )?(?:repo\w*|project|plugin))\b"
     r"|\b(?:to|in|of|from) (?:the )?(?!this\b|our\b|the\b)[\w./-]+ (?:repo|repository|fork)\b"
-    r"|\b(?:repo|repository) [`\w-]+/|\?\W{0,3}$"
+    r"|\b(?:repo|repository) [`\w-]+/|\?\W{0,3}$|\| v\d[\d.x]* \| v\d"
     r"|^[\W\d]*(?:x\W+)?(?:(?:we|i) )?(?:added|bumped|created|discussed|extracted|found|implemented"
     r"|made|ran|reverted|switched|tried|updated|wrote)\b"
     r"|^\W*(?:remove|delete|drop|rename|replace) (?:\w+ ){0,2}(?:`|\S*[/_.]\w)",
@@ -73,7 +73,7 @@ _ENDING = (
 )
 _FILE = re.compile(rf"\.?[\w@+-][\w.@+-]*\.(?:{_ENDING})|\.[a-z][\w.-]+|[A-Z][a-z]+file")
 _PATH = re.compile(r"(?:\./)?[\w.@+-]+(?:/[\w.@+-]+)*/?")
-_LINE = re.compile(r":\d+(?:[-:]\d+)?$|#L\d+.*$")
+_LINE = re.compile(r":\d+(?:[-:]\d+)?$|#\w.*$")
 _FLAG = re.compile(r"(--[a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?:[=\s].*)?")
 _ENV = re.compile(r"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _SNAKE = re.compile(r"_*[a-z][a-z0-9]*(?:_[a-z0-9]+)+|_[a-z][a-z0-9]{2,}")

@@ -41,6 +41,7 @@ def said(text: str) -> list[str]:
         ("`load_row(name, at=1)` reads it.", ["name load_row"]),
         ("`loadRows: false` reads none.", ["name loadRows"]),
         ("MANIFEST.in names the files.", ["path MANIFEST.in"]),
+        ("See docs/server.md#body-limit.", ["path docs/server.md"]),
     ],
 )
 def test_what_is_said_to_be_so_is_mentioned(text: str, expected: list[str]) -> None:
@@ -68,6 +69,7 @@ def test_what_is_said_to_be_so_is_mentioned(text: str, expected: list[str]) -> N
         "If you see `load_rows` in a diff, reject it.", "Yesterday app/rows.py broke.",
         "Removed in 4.0:\n- `load_rows`\n  - `HeldRow`\n* app/rows.py",
         "## Removed names\n`load_rows`",
+        "`load_rows` went away with v5.", "| v3 | v5 |\n|---|---|\n| load_rows | read_rows |",
         "| old | new |\n| --- | --- |\n| `load_rows` | `read_rows` |",
     ],
 )  # fmt: skip
