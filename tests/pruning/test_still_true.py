@@ -252,6 +252,7 @@ def test_any_untracked_file_and_the_parameter_of_a_flag_bring_a_name_back(
     made.commit(a_dot_py="x = 1\n")
     (made.folder / "b.py").write_text("def load(map_type): ...\n")
     assert said("Use `--map-type`.") == ""
+    (made.folder / "c.py").write_text("class HeldRows: ...\n")
     assert said("Rows are HeldRow.")
     (made.folder / "c.py").write_text("class HeldRow: ...\n")
     assert said("Rows are HeldRow.") == ""
