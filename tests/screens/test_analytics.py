@@ -563,6 +563,21 @@ async def test_statements_run_fail_and_stop(log: Paths, settings: Settings, tmp_
 
 
 @pytest.mark.slow
+async def test_escape_leaves_the_statement_and_never_leads_back_into_it(
+    log: Paths, settings: Settings
+) -> None:
+    async with charted(log, settings, (80, 24)) as (app, pilot):
+        await pilot.press("t", "i")
+        await until(pilot, lambda: isinstance(app.focused, SqlEditor))
+        before = app.screen.query_one(SqlEditor).text
+        await pilot.press("escape", "escape", "4")
+        await until(pilot, lambda: app.current_mode == "records")
+        await pilot.press("6")
+        await until(pilot, lambda: app.current_mode == "analytics")
+        assert app.screen.query_one(SqlEditor).text == before
+
+
+@pytest.mark.slow
 async def test_words_are_completed_and_statements_kept(log: Paths, settings: Settings) -> None:
     async with charted(log, settings, (80, 24)) as (app, pilot):
         await pilot.press("t")

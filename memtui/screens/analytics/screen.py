@@ -628,9 +628,10 @@ class AnalyticsScreen(MemtuiScreen):
             self._grid.move_bucket(by)
 
     def action_back(self) -> None:
-        """Stop a statement, clear the selected bar, show all charts again, or focus the charts."""
+        """Stop a statement, clear the selected bar, show all charts again, or clear the filter."""
         if self._sql.display:
-            self._sql.back()
+            if not self._sql.back():
+                self.drop_filter()
         elif self.focused not in {None, self._grid}:  # nothing has the focus without figures
             self._grid.focus()
         elif not self._grid.back():

@@ -160,14 +160,17 @@ class SqlPane(Container):
         self._tick()
         self._asking.latest(run, self._show, lambda error: self._failed(statement, error))
 
-    def back(self) -> None:
-        """Stop a running statement, else show the rows instead of charts, else focus the editor."""
+    def back(self) -> bool:
+        """Stop a running statement, else show the rows instead of charts; return whether it did.
+
+        It never leads into the editor: keys like 1-6 would be written into the statement.
+        """
         if self._cancel():
-            return
+            return True
         if self.charts.display:
             self._show_charts(shown=False)
-        else:
-            self.screen.set_focus(self.editor)
+            return True
+        return False
 
     @on(SqlEditor.Left)
     def _leave(self) -> None:
