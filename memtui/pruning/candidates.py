@@ -1,6 +1,7 @@
 """Candidates for pruning: records that could be forgotten, each with its reason and figures."""
 
 import re
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from memtui.contract import RISKS, Location, Model, Record, RecordHandle, UtcDatetime, owner_of
-from memtui.fact_values import FACT, stated
+from memtui.fact_values import FACT, pair_of, stated
 from memtui.pruning.claims import LABELS, Claim
 from memtui.pruning.duplicates import (
     DuplicateIndex,
@@ -29,6 +30,15 @@ from memtui.record_changes import names_beside, texts_beside
 
 _PAIR = re.compile(r"\s*([\w.\-]+):\s+\S")
 
+_MARK = r"[ \t]*(?:[-*+>]|\d{1,3}[.)])[ \t]+"
+_BLOCK = re.compile(rf"^(?:{_MARK})*[ \t]*(\S.*(?:\n(?![ \t]*$|{_MARK}).*)*)", re.MULTILINE)
+"""A paragraph, or an item of a list or quotation without the mark before it."""
+_PARTS = (
+    re.compile(r".+", re.DOTALL),
+    re.compile(r"\S.*?(?=\n(?![a-z])|\Z)", re.DOTALL),
+    re.compile(r"\S.*?(?:[.!?](?=\s)|\Z)", re.DOTALL),
+)
+"""A whole paragraph, each of its lines, and each of its sentences."""
 _TAKEN_OUT = re.compile(r"\[REDACTED:([A-Z_]+)\]")
 """The placeholder that redaction puts in place of a secret."""
 _QUOTED = 60
@@ -244,26 +254,29 @@ def find_across(
     now: datetime,
     tokens_of: Callable[[str], int],
     first: Container[str] = (),
+    fixed: Container[tuple[str, RecordHandle]] = (),
 ) -> dict[str, list[tuple[PruneCandidate, Record]]]:
     """Return the records that one of another binding repeats or contradicts, by binding.
 
     Each comes with that one. Only records of the same owner and subject are compared. A person
-    decides on all of these. Of a binding in `first` each line counts by itself, as its records are
-    sections of a file.
+    decides on all of these. Of a binding in `first` each line and sentence counts by
+    itself, as its records are sections of a file.
 
     Args:
         records: The records by binding.
         now: The time at which expiry is judged.
         tokens_of: Returns the tokens of a record's text in a prompt.
         first: Bindings whose records stay if another binding has the same text.
+        fixed: Records, with their bindings, that cannot be forgotten: of two equal ones they stay.
     """
     search = _Search(now, tokens_of, lambda _text: (), None, PruneRules())
     own: dict[RecordHandle, tuple[str, Record]] = {}
     for key, some in records.items():
         alive = search.alive(search.current(some))
-        for part in (part for one in alive for part in (_lines(one) if key in first else [one])):
+        for part in (part for one in alive for part in (_parts(one) if key in first else [one])):
             own[RecordHandle(provider_key=key, provider_record_id=str(len(own)))] = key, part
-    named = [one.model_copy(update={"handle": handle, "pinned": one.pinned or key in first})
+    named = [one.model_copy(update={"handle": handle, "pinned": one.pinned or key in first
+                                    or (key, one.handle) in fixed})
              for handle, (key, one) in own.items()]  # fmt: skip
     found: dict[str, list[tuple[PruneCandidate, Record]]] = defaultdict(list)
     for candidate in (*search.duplicates(named, None), *search.contradicted(named),
@@ -277,19 +290,27 @@ def find_across(
         says = f"says {'it too' if is_same else 'otherwise'}: {_quoted(other.text)}."
         found[key].append((candidate.model_copy(update={
             "record": record, "survivor": None, "cluster_id": None, "suggested": False,
+            "others": (),
             "reason": Reason.SAID_ELSEWHERE if is_same else Reason.SAYS_OTHERWISE,
             "sentence": f"The binding {other_key}{where} {says}",
         }), other))  # fmt: skip
     return found
 
 
-def _lines(record: Record) -> Iterator[Record]:
-    """Yield each line of a record as a record by itself."""
-    for number, line in enumerate(record.text.splitlines()):
-        at = record.location and Location(path=record.location.path,
-                                          line=record.location.line + number)  # fmt: skip
-        if text := line.strip().lstrip("-*+ "):
-            yield record.model_copy(update={"text": text, "location": at})
+def _parts(record: Record) -> Iterator[Record]:
+    """Yield each paragraph or list item of a record, its lines and its sentences as a record each.
+
+    A line that goes on in lower case is none by itself. `key: value` is a fact without a topic.
+    """
+    ends = [one.start() for one in re.finditer("\n", record.text)]
+    for block in _BLOCK.finditer(record.text):
+        found = {" ".join(part[0].split()): bisect(ends, block.start(1) + part.start())
+                 for pattern in _PARTS for part in pattern.finditer(block[1])}  # fmt: skip
+        for text, number in found.items():
+            at = record.location and Location(path=record.location.path,
+                                              line=record.location.line + number)  # fmt: skip
+            sort = {"kind": FACT, "topic": None} if pair_of(text) else {}
+            yield record.model_copy(update={"text": text, "location": at, **sort})
 
 
 def misleading(texts: Iterable[str]) -> Iterator[str]:
@@ -554,7 +575,7 @@ class _Search:
                 if len(place) < _BUCKET:
                     place.append(said)
         later: dict[tuple[str, str], list[_Said]] = defaultdict(list)
-        found: dict[RecordHandle, PruneCandidate] = {}
+        found: dict[tuple[RecordHandle, str], PruneCandidate] = {}
         for scope, said in notes:
             keyed = [facts[scope, key] for key in said[1].keys if (scope, key) in facts]
             places = [later[scope, key] for key in topic_keys(said[1])]
@@ -566,16 +587,17 @@ class _Search:
         yield from found.values()
 
     def _compare(
-        self, said: _Said, other: _Said, found: dict[RecordHandle, PruneCandidate]
+        self, said: _Said, other: _Said, found: dict[tuple[RecordHandle, str], PruneCandidate]
     ) -> None:
-        """Add the older of two records to the candidates if the newer contradicts it."""
+        """Add the older of two records if the newer contradicts it, once for each binding."""
         older, newer = (said, other) if said[0] < other[0] else (other, said)
-        if older[0] == newer[0] or older[2].handle in found:
+        place = older[2].handle, newer[2].handle.provider_key
+        if older[0] == newer[0] or place in found:
             return
         if (how := otherwise(older[1], newer[1])) is not None:
             sentence = f"A later record {how}: {_quoted(newer[2].text)}."
             reason, record = Reason.SAYS_OTHERWISE, older[2]
-            found[record.handle] = self._found(record, reason, sentence, survivor=newer[2])
+            found[place] = self._found(record, reason, sentence, survivor=newer[2])
 
     def forgotten(
         self, records: Sequence[Record], texts: Mapping[str, datetime]

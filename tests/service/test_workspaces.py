@@ -188,6 +188,35 @@ async def test_what_instructions_say_already_is_named_with_its_place(
     assert len(found) <= 2
 
 
+async def test_a_dismissed_contradiction_leaves_that_of_another_line(
+    service: MemoryService, web: Path
+) -> None:
+    names = [await wrote(service, f"{what} happens on Tuesdays.") for what in ("Release", "Review")]
+    (web / "CLAUDE.md").write_text(
+        "# Rules\n\n- Release happens on Thursdays.\n- Review happens on Thursdays.\n"
+    )
+    config = {"path": str(web), "project_id": "web"}
+    await service.bindings.add(ANA, "rules", "instructions", config)
+    for name, left in zip(reversed(names), (1, 0), strict=True):
+        await service.risks.dismiss(ANA, "facts", name)
+        assert len(await reasons(service)) == left
+
+
+async def test_what_can_be_forgotten_goes_where_a_read_only_binding_says_it(
+    service: MemoryService,
+) -> None:
+    await service.bindings.add(ANA, "closed", "facts", {})
+    request = WriteRequest(scope=WEB, source=SOURCE, content="Say it twice.", kind="fact",
+                           binding_key="closed")  # fmt: skip
+    await service.write(ANA, request)
+    await wrote(service, "Say it twice.")
+    await service.bindings.update(ANA, "closed", read_only=True)
+    plans = (await service.pruning.everything(ANA, EVERYTHING)).plans
+    found = {key: [one.reason for one in plan.candidates if one.reason is Reason.SAID_ELSEWHERE]
+             for key, plan in plans.items()}  # fmt: skip
+    assert found == {"default": [], "facts": [Reason.SAID_ELSEWHERE], "closed": []}
+
+
 async def test_a_check_for_risks_takes_a_chosen_workspace(
     service: MemoryService, web: Path
 ) -> None:

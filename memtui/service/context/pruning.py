@@ -294,7 +294,9 @@ class Pruning(ServiceModule):
         now, fits = self._runtime.clock(), matcher(chosen)
         records = {key: [item.record for item in answer.plan.items]
                    for key, answer in answers.items()}  # fmt: skip
-        across = find_across(records, now=now, tokens_of=tokens_of, first=instructing)
+        fixed = {(key, item.record.handle) for key, answer in answers.items()
+                 for item in answer.plan.items if item.kept}  # fmt: skip
+        across = find_across(records, now=now, tokens_of=tokens_of, first=instructing, fixed=fixed)
         with self._runtime.database.read() as database:
             of = digests(database, caller.company_id)
             dismissed = risks.dismissed(database, caller.company_id)

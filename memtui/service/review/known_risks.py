@@ -127,7 +127,7 @@ class Digests:
     """Salted digests of records and risks, which tell whether a text has changed."""
 
     salt: bytes
-    _texts: dict[RecordHandle, str] = field(default_factory=dict)
+    _texts: dict[tuple[RecordHandle, str], str] = field(default_factory=dict)
 
     def of(self, value: object) -> str:
         """Return the digest of a value."""
@@ -137,10 +137,11 @@ class Digests:
 
     def text(self, record: Record) -> str:
         """Return the digest of all that a model reads of a record."""
-        known = self._texts.get(record.handle)
+        place = record.handle, record.text  # a line of a file has the handle of its section
+        known = self._texts.get(place)
         if known is None:
             known = self.of([record.text, *texts_beside(record), *names_beside(record)])
-            self._texts[record.handle] = known
+            self._texts[place] = known
         return known
 
     def reader(self, visibility: Visibility | None) -> str:
