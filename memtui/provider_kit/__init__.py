@@ -210,10 +210,10 @@ def read_moment(value: object) -> datetime | None:
     return None
 
 
-def from_epoch(seconds: float | str) -> datetime | None:
-    """Return a moment in seconds since 1970; None: no number, or outside of the years 1 to 9999."""
+def from_epoch(units: float | str, per_second: int = 1) -> datetime | None:
+    """Return a moment in units since 1970; None: no number, or outside of the years 1 to 9999."""
     try:
-        return datetime.fromtimestamp(float(seconds), UTC)
+        return datetime.fromtimestamp(float(units) / per_second, UTC)
     except (ValueError, OverflowError, OSError):
         return None
 

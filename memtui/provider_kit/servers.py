@@ -183,7 +183,7 @@ class JsonApi:
     """Client of a JSON server; its error statuses are raised as the contract's errors.
 
     `who` begins their sentences. `Unavailable.sent` is true where a change may have happened, and
-    for a late reply, since an immediate retry would only wait again.
+    for a late, long or compressed reply, since an immediate retry would only bring it again.
     """
 
     changes = 0
@@ -284,7 +284,8 @@ class JsonApi:
             reply.require_plain()
         except NoReply as error:
             said = error.words(self._seconds, self._most_bytes)
-            is_sent = error.why == "late" or (changes and error.why != "unreachable")
+            is_final = error.why in {"late", "long", "compressed"}
+            is_sent = is_final or (changes and error.why != "unreachable")
             raise Unavailable(f"{self._who} {said}.", sent=is_sent) from error
         return reply
 

@@ -110,7 +110,7 @@ def moment(value: object) -> datetime | None:
     """Read a time in any format; without an offset it is UTC; None if it is no time."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return read_moment(value)
-    return from_epoch(value / 1000 if value >= _EPOCH_MS else value)
+    return from_epoch(value, 1000 if value >= _EPOCH_MS else 1)
 
 
 def read_health(body: bytes) -> HealthReply:
@@ -197,7 +197,9 @@ def read_memory(found: object) -> PluginMemory | None:
 def _identity(value: object) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value) if abs(value) < 2**128 else None
-    return value if isinstance(value, str) and value else None
+    if not isinstance(value, str) or any("\ud800" <= char <= "\udfff" for char in value):
+        return None
+    return value or None
 
 
 def _number(value: object) -> float | None:

@@ -41,12 +41,16 @@ async def check_run(
             report = await check_memory(
                 session.service, session.caller, file, binding_key=binding, so_far=show
             )
-        if str(junit and junit.absolute()) == report.file:  # noqa: ASYNC240 - it reads no disk
-            raise Invalid(f"{junit} has the checks; name another file for the report.")
-        if to is not None:
+        if junit is not None and to is not None:
+            if _is_same(junit, report.file):
+                raise Invalid(f"{junit} has the checks; name another file for the report.")
             to.write_bytes(shown.junit(report))
     session.out.answer(report, lines(report), f"{report.words}.")
     return report.exit_code
+
+
+def _is_same(file: Path, other: str) -> bool:
+    return file.exists() and file.samefile(other)
 
 
 async def check_record(

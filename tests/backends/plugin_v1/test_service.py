@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -144,6 +145,22 @@ async def test_a_plugin_that_is_down_is_left_alone_after_three_failures(
         await service.query(caller, query)
     health = await service.bindings.health(caller, "plugin")
     assert health.breaker_open
+
+
+@pytest.mark.parametrize("name", ["100 MB", "gzip bomb"])
+async def test_a_reply_that_is_too_long_is_not_read_again(
+    name: str, service: MemoryService, caller: Caller, serving: Serve
+) -> None:
+    sent = list[str]()
+
+    async def counted(writer: asyncio.StreamWriter) -> bool:
+        sent.append(name)
+        return await TRICKS[name](writer)
+
+    await bind(service, caller, await serving(Nasty(counted)))
+    with pytest.raises(Unavailable, match="unreadable"):
+        await service.query(caller, QueryRequest(scope=SCOPE, query="x"))
+    assert sent == [name]
 
 
 async def test_a_callers_mistake_opens_no_breaker(

@@ -232,6 +232,7 @@ def test_replies_are_counted_and_joined_whole() -> None:
         (True, None),
         ("0001-01-01T00:00:00+14:00", None),
         (1e300, None),
+        (10**400, None),
         (float("nan"), None),
         ([], None),
     ],

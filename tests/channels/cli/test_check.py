@@ -43,9 +43,11 @@ def test_a_table_json_and_junit(here: Run, file: Path) -> None:
     assert here("check", str(file), "--junit", str(report), "--force").code == 1
     assert here("check", str(file), "--junit", str(file.parent / "no" / "r.xml")).code == 2
     whole = file.read_text()
-    ran = here("check", str(file), "--junit", str(file), "--force")
-    assert (ran.code, ran.out, file.read_text()) == (2, "", whole)
-    assert "name another file for the report" in ran.err
+    (file.parent / "sub").mkdir()
+    for same in (file, file.parent / "sub" / ".." / file.name):
+        ran = here("check", str(file), "--junit", str(same), "--force")
+        assert (ran.code, ran.out, file.read_text()) == (2, "", whole)
+        assert "name another file for the report" in ran.err
 
 
 def test_bad_input_says_what_to_do(here: Run, file: Path, home: Path) -> None:

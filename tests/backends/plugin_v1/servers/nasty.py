@@ -156,5 +156,11 @@ ODD: dict[str, bytes] = {
     ).encode(),
     "half a character": b'{"memories": [{"id": "1", "namespace": "workspace:web", '
                         b'"content": "a\\ud800b", "propagation": {"\\udfff": "\\ud800"}}]}',
+    "half a character in an id": json.dumps(
+        {"memories": [{**_ROW, "id": "a\ud800"}, {**_ROW, "namespace": "a:\ud800"}, _ROW]}
+    ).encode(),
+    "times that no float holds": json.dumps(
+        {"memories": [{**_ROW, "created_at": 10**400, "expires_at": 10**400}]}
+    ).encode(),
 }  # fmt: skip
 """Bodies that a search copes with."""
