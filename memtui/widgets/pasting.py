@@ -5,7 +5,9 @@ keys: 100 KB of a coloured log kept the app busy for twenty seconds, and could a
 """
 
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Generator, Iterable
+from functools import partial
 from typing import Any
 
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
@@ -48,7 +50,10 @@ class PasteParser(XTermParser):
 
 
 def use_in(driver: type[Any]) -> None:
-    """Make a driver use this parser."""
+    """Make a driver use this parser, and read a byte that is not UTF-8 as U+FFFD, not fail on it."""
     module = vars(sys.modules[driver.__module__])
     if "XTermParser" in module:
         module["XTermParser"] = PasteParser
+        module["getincrementaldecoder"] = lambda encoding: partial(
+            getincrementaldecoder(encoding), errors="replace"
+        )

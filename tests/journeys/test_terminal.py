@@ -136,6 +136,19 @@ def test_the_smallest_usual_terminal_and_a_signal_that_ends_the_app(
     assert kept.of("local").screen == "bindings"
 
 
+def test_bytes_that_are_no_text_are_shown_as_such_and_the_app_goes_on(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
+        terminal.until(EMPTY)
+        terminal.press("a")
+        terminal.until("New record in")
+        os.write(terminal.child.child_fd, b"typed \xe9t\xe9, \x1b[200~pasted \x9b31m\x1b[201~")
+        terminal.until("typed \ufffdt\ufffd, pasted \ufffd31m")
+        terminal.press(SAVE)
+        terminal.until("Written.", gone="New record in")
+
+
 def test_what_is_written_as_the_terminal_goes_is_there_at_the_next_start(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
