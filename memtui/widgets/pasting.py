@@ -50,7 +50,7 @@ class PasteParser(XTermParser):
 
 
 def use_in(driver: type[Any]) -> None:
-    """Make a driver use this parser, and read a byte that is not UTF-8 as U+FFFD, not fail on it."""
+    """Make a driver use this parser, and read a byte that is not UTF-8 as U+FFFD."""
     module = vars(sys.modules[driver.__module__])
     if "XTermParser" in module:
         module["XTermParser"] = PasteParser
