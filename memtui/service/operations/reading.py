@@ -6,7 +6,15 @@ Each is recorded with the binding that answered, and omits records that the call
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -616,17 +624,22 @@ async def _links(
         return {}
     handles = [record.handle for record in records]
     found = await connection.read(partial(connection.adapter.links, handles, entry.scope))
-    return {record_id: _seen_links(one, entry) for record_id, one in found.items()}
+    held = set[RecordHandle]()
+    if entry.visibility is not None and entry.has_held:
+        every = (link.handle for one in found.values() for link in (*one.links, *one.backlinks))
+        ends = [*dict.fromkeys(filter(None, every))]
+        for handle, now in zip(ends, await connection.snapshots(ends, entry.scope), strict=True):
+            place = connection.binding.key, handle.provider_record_id
+            if entry.visibility.hides(place, now.record.text if now.record else ""):
+                held.add(handle)
+    return {record_id: _seen_links(one, entry, held) for record_id, one in found.items()}
 
 
-def _seen_links(found: Links, entry: RunningOperation) -> Links:
+def _seen_links(found: Links, entry: RunningOperation, held: Collection[RecordHandle]) -> Links:
     """Remove the targets of links to hidden records, and the backlinks from them."""
-    key = entry.binding.key if entry.binding else ""
-    held = entry.visibility.held if entry.visibility else ()
 
     def may_see(link: Link) -> bool:
-        is_held = link.handle and (key, link.handle.provider_record_id) in held
-        return not is_held and may_read(link.scope, entry.scope, entry.visibility)
+        return link.handle not in held and may_read(link.scope, entry.scope, entry.visibility)
 
     nowhere = {"handle": None, "title": None, "scope": None}
     return found.model_copy(

@@ -79,6 +79,7 @@ class RiskChecks(KnownRisks):
     ) -> BindingRisks:
         """Read a binding and compare what has changed; bindings compare one at a time."""
         runtime, records, capped = self._runtime, list[Record](), False
+        held = set[str]()
         scope = Scope(company_id=caller.company_id)
         asked = BrowseDetails(purpose="risks")
         seq = await runtime.ask(last_seq, caller.company_id)
@@ -88,14 +89,17 @@ class RiskChecks(KnownRisks):
             entry.to_show = True
             request = BrowseRequest(scope=scope, sort="created_at", expired=True)
             async for page in connection.pages(request):
-                records += readable(page.records, scope, entry.visibility, key)
+                seen = readable(page.records, scope, entry.visibility, key)
+                records += seen
+                if entry.has_held:
+                    held |= {*map(id_of, page.records)}.difference(map(id_of, seen))
                 capped = page.at_least or page.unfinished
                 report(len(records))
             entry.result_count, entry.capped = len(records), capped
         answer = OutcomesAnswer(**entry.outcome(capped=capped))
         async with comparing:
             search = RiskSearch(runtime, caller, key, records, entry.visibility, seq,
-                                connection.adapter.workspaces, workspace)  # fmt: skip
+                                connection.adapter.workspaces, workspace, held)  # fmt: skip
             return await asyncio.to_thread(search.run, answer, is_whole=not capped)
 
 
@@ -126,6 +130,8 @@ class RiskSearch:
     workspaces: Mapping[str | None, Path] = field(default_factory=dict)
     workspace: Path | None = None
     """The workspace of the records for which none is set."""
+    held: Collection[str] = ()
+    """The records that were read, but are hidden from this caller, as those with a held text."""
 
     def run(self, answer: OutcomesAnswer, *, is_whole: bool) -> BindingRisks:
         """Find the risks, and store them where that is possible."""
@@ -197,7 +203,8 @@ class RiskSearch:
 
     def _is_held(self, record_id: str) -> bool:
         """Whether a record is hidden from this caller as it is held for review."""
-        return self.visibility is not None and self.visibility.hides((self.key, record_id))
+        hides = self.visibility is not None and self.visibility.hides((self.key, record_id))
+        return hides or record_id in self.held
 
     def _stands(
         self, risk: _Found, *, alone: bool, outdated: bool, compared: bool, seen: Collection[str]
