@@ -12,9 +12,9 @@ from memtui.mcp_mapping import (
     Mapping,
     bundled_mappings,
     data_of,
-    joined_id,
     load_mapping,
 )
+from memtui.provider_kit.files.reading import digest
 
 NOTES = """
 title = "Notes"
@@ -136,7 +136,7 @@ def test_a_record_of_server_memory_is_an_observation() -> None:
     graph = {"entities": entities, "relations": [{"from": "Ana", "to": "x", "relationType": "y"}]}
     found = mapping.records("read_graph", {"structuredContent": graph})
     assert [one.text for one in found] == ["likes tea", "is tall"]
-    assert found[0].id == joined_id(["Ana", "likes tea"])
+    assert found[0].id == f"entity/Ana/{digest('likes tea')}"  # as the provider `mcp-memory`
     assert mapping.id_argument(found[0].id) == "Ana"
     made = mapping.named("create_entities", {"entities": entities})
     assert made == found

@@ -6,14 +6,14 @@ mapping builds calls (`ToolCall.built`), and reads calls that others made: their
 that their arguments name, and the rows of their replies. All of it is pure.
 """
 
-import hashlib
 import math
 import re
 import tomllib
 from collections.abc import Iterator
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationError
 
@@ -43,6 +43,10 @@ class MappedRecord(NamedTuple):
 
 def _each(value: object) -> object:
     return (value,) if isinstance(value, str) else value
+
+
+Joined: TypeAlias = tuple[str, str, Annotated[int, Field(ge=8, le=64)]]
+"""What stands before the first part of an id, before the digest of the others, and its digits."""
 
 
 class RecordPaths(Model):
@@ -75,18 +79,19 @@ class RecordPaths(Model):
     project_id: str | None = None
     subject_id: str | None = None
 
-    def id_of(self, row: Json) -> str:
+    def id_of(self, row: Json, joined: Joined) -> str:
         """Return the id of a row; empty: it has none."""
         parts = [_word(_at(row, path)) for path in self.id or (self.text,)]
-        return "" if "" in parts else joined_id(parts, is_digest=not self.id)
+        return "" if "" in parts else joined_id(parts, joined, is_digest=not self.id)
 
 
-def joined_id(parts: list[str], *, is_digest: bool = False) -> str:
+def joined_id(parts: list[str], joined: Joined, *, is_digest: bool = False) -> str:
     """Return an id of its parts: the first one, and a digest of the others where there are any."""
     first, others = ("", parts) if is_digest else (parts[0], parts[1:])
     if not others:
         return first
-    return f"{first}#{hashlib.sha256(chr(0).join(others).encode()).hexdigest()[:16]}"
+    start, between, digits = joined
+    return f"{start}{first}{between}{sha256(chr(0).join(others).encode()).hexdigest()[:digits]}"
 
 
 class ToolCall(Model):
@@ -181,6 +186,8 @@ class Mapping(Model):
     """Words of an error that say that there is no such memory."""
     uses: tuple[str, ...] = ()
     """Names in the metadata that the server changes as a memory is read."""
+    joined: Joined = ("", "#", 16)
+    """How an id is made of several parts; those of memtui's own provider of the same memories."""
     record: RecordPaths = RecordPaths()
     search: SearchCall | None = None
     listing: Annotated[ListCall | None, Field(alias="list")] = None
@@ -240,11 +247,13 @@ class Mapping(Model):
         is_titled = paths[:1] == (self.record.title,)
         first = _word(values.get("id") or (values.get("title") if is_titled else None))
         text = _text(values.get("text")) if paths[1:] == (self.record.text,) else ""
-        return joined_id([first, text]) if first and text else first
+        return joined_id([first, text], self.joined) if first and text else first
 
     def id_argument(self, record_id: str) -> str:
         """Return the value of `{id}`: of an id of several parts, the first."""
-        return record_id.rpartition("#")[0] if len(self.record.id) > 1 else record_id
+        start, between, _ = self.joined
+        first = record_id.removeprefix(start).rpartition(between)[0]
+        return first if len(self.record.id) > 1 else record_id
 
     def query(self, tool: str, arguments: Json) -> str | None:
         """Return the words that a call searches for."""
@@ -287,7 +296,7 @@ class Mapping(Model):
             text = _text(parts.get("text"))
             parts["text"] = text.strip() if self.strips else text
             is_fixed = _shows(row, self.read_only)
-            found.append({**parts, "id": paths.id_of(row), "read_only": is_fixed})
+            found.append({**parts, "id": paths.id_of(row, self.joined), "read_only": is_fixed})
         return found
 
     def refusal(self, result: Json) -> str | None:

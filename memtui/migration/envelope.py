@@ -18,7 +18,7 @@ from memtui.contract import Capabilities, Json, Model, Problem, Record, WriteReq
 from memtui.fact_values import FACT
 from memtui.service.operations.memories import redact_write
 from memtui.service.operations.undo import as_write
-from memtui.store.log import MIGRATED_FROM
+from memtui.store.tables import MIGRATED_FROM
 
 FIELDS = (
     "text", "kind", "title", "summary", "topic", "tags", "created_at", "created_by", "expires_at",

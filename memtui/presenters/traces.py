@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from memtui.contract import OperationType
 from memtui.presenters import format as fmt
 from memtui.service.history.traces import Certainty, Unknown
 
@@ -25,6 +26,7 @@ _UNKNOWN = {
     Unknown.WITHOUT_TEXT: "{} without a stored text; whether it came back is not known",
     Unknown.HELD: "{} held for review or refused",
     Unknown.UNSETTLED: "{} of unknown outcome",
+    Unknown.PURGED: "{} that a purge erased; what came of them is not followed",
     Unknown.GAPS: "{} in which calls of a wrapped server were not logged",
     Unknown.PURGES: "{} that erased values of the log",
     Unknown.IMPORTED: "{} imported, as complete as the other log was",
@@ -61,11 +63,13 @@ def summary(trace: MemoryTrace) -> str:
 
 
 def unknown(counts: Mapping[Unknown, int], gaps: Sequence[Operation] = ()) -> Iterator[str]:
-    """Yield what the log cannot know of a trace, or what is left out, and the gaps."""
+    """Yield what the log cannot know of a trace, or what is left out, and what it lacks."""
     for why, count in counts.items():
         yield f"{_UNKNOWN[why].format(fmt.counted(count, 'operation'))}."
     for one in gaps:
-        yield f"#{one.seq}: {one.error_message or 'calls were not logged'}"
+        is_gap = one.operation_type is OperationType.GAP
+        erased = f"a purge erased what was written at {one.started_at:%Y-%m-%d %H:%M} UTC"
+        yield f"#{one.seq}: {one.error_message or 'calls were not logged' if is_gap else erased}"
 
 
 def planned(plan: TracePlan) -> Iterator[str]:

@@ -36,6 +36,7 @@ from sqlalchemy import (
     not_,
     or_,
     select,
+    text,
     true,
     type_coerce,
 )
@@ -69,7 +70,16 @@ from memtui.store.operation import (
     to_operation,
     why_damaged,
 )
-from memtui.store.tables import HANDLES, HEADS, JOURNAL, OPERATIONS, USAGE, of_review
+from memtui.store.tables import (
+    HANDLES,
+    HEADS,
+    IS_COPY,
+    JOURNAL,
+    MIGRATED_FROM,
+    OPERATIONS,
+    USAGE,
+    of_review,
+)
 from memtui.store.visibility import Visibility, seen
 
 _SEQ: Column[int] = OPERATIONS.c.seq
@@ -90,8 +100,6 @@ _FIRST, _LAST = (stored_moment(datetime(year, 1, 1, tzinfo=UTC)) for year in (1,
 
 _BY = func.coalesce(OPERATIONS.c.agent_id, OPERATIONS.c.principal).label("by")
 """The agent of an operation, else its principal."""
-MIGRATED_FROM = "memtui_migrated_from"
-"""The member of a record's metadata that says what a migration copied it from."""
 _CONSUMED = (
     USAGE.c.input_tokens,
     USAGE.c.output_tokens,
@@ -1105,7 +1113,7 @@ def copied_from(
         columns.operation_type == str(OperationType.WRITE),
         columns.status == str(OperationStatus.OK),
         columns.erased_by.is_(None),
-        cast(columns.after, Text).contains(MIGRATED_FROM, autoescape=True),
+        text(IS_COPY),
     )
     for binding_key, record_id, seq in connection.execute(rows):
         found[binding_key, record_id].append(seq)

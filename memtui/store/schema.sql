@@ -39,6 +39,7 @@ CREATE INDEX memory_operations_started ON memory_operations (company_id, started
 CREATE INDEX memory_operations_status ON memory_operations (company_id, status, seq);
 CREATE INDEX memory_operations_undoes ON memory_operations (company_id, undoes, seq);
 CREATE INDEX memory_risks_other ON memory_risks (company_id, binding_key, other_id);
+CREATE INDEX memory_undo_journal_copies ON memory_undo_journal (company_id, seq) WHERE CAST(after AS TEXT) LIKE '%memtui_migrated_from%';
 CREATE INDEX memory_undo_journal_record ON memory_undo_journal (company_id, binding_key, provider_record_id);
 CREATE INDEX memory_undo_journal_seq ON memory_undo_journal (company_id, seq);
 CREATE INDEX memory_undo_journal_undoes ON memory_undo_journal (company_id, undoes);

@@ -26,6 +26,10 @@ from memtui.store import rows
 from memtui.store.columns import ForeignText, PicoDollars, UtcMicroseconds
 from memtui.store.operation import COLUMNS, INTERNAL, OperationDraft
 
+MIGRATED_FROM = "memtui_migrated_from"
+"""The member of a record's metadata that says what a migration copied it from."""
+IS_COPY = f"CAST(after AS TEXT) LIKE '%{MIGRATED_FROM}%'"
+"""The condition of the journal's rows that may have copies; an index has just these."""
 FILTERED_COLUMNS = (
     "operation_type", "status", "binding_key", "agent_id", "project_id", "issue_id",
     "source_issue_id", "run_id", "source_run_id", "undoes",
@@ -129,6 +133,13 @@ JOURNAL = _of_rows(
     Index("memory_undo_journal_record", "company_id", "binding_key", "provider_record_id"),
     Index("memory_undo_journal_seq", "company_id", "seq"),
     Index("memory_undo_journal_undoes", "company_id", "undoes"),
+    Index(
+        "memory_undo_journal_copies",
+        "company_id",
+        "seq",
+        sqlite_where=text(IS_COPY),
+        postgresql_where=text(IS_COPY),
+    ),
 )
 LINKS = _of_rows(rows.HandleLinkRow, "memory_handle_links", "company_id binding_key old_record_id")
 PENDING = _of_rows(rows.PendingRow, "memory_pending", "company_id pending_id")

@@ -30,7 +30,7 @@ from memtui.migration.planning import plan
 from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService
 from memtui.service.context.pruning import PruneRequest
-from memtui.store.log import MIGRATED_FROM
+from memtui.store.tables import MIGRATED_FROM
 from memtui.testing import InMemoryAdapter
 from tests.migration.conftest import COMPANY, ends_of, fill, held, mutations, states
 

@@ -22,7 +22,7 @@ from memtui.migration.envelope import (
     unpack_clean,
 )
 from memtui.migration.index import RecordIndex
-from memtui.store.log import MIGRATED_FROM
+from memtui.store.tables import MIGRATED_FROM
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -84,6 +84,8 @@ class Unknown(StrEnum):
     """Writes that wait for review, or were refused."""
     UNSETTLED = "unsettled"
     """Writes of unknown outcome."""
+    PURGED = "purged"
+    """Writes that a purge erased, so that what came of them is not followed."""
     GAPS = "gaps"
     """Gaps in what `memtui mcp wrap` logged."""
     PURGES = "purges"
@@ -171,7 +173,7 @@ class TracedRecord:
     @property
     def run_id(self) -> str:
         """The run that wrote it; empty: none is known."""
-        return (self.operation.scope.run_id or "") if self.operation else ""
+        return _run_of(self.operation) if self.operation else ""
 
 
 class Giving(NamedTuple):
@@ -192,7 +194,8 @@ class MemoryTrace:
     unknown: dict[Unknown, int]
     """In numbers of operations; those of which there are none are absent."""
     gaps: Sequence[Operation]
-    """The first gaps of `mcp wrap` since the trace began."""
+    """The first writes that a purge erased, and the first gaps of `mcp wrap` since the trace began.
+    """
 
     def through(self, least: Certainty) -> list[TracedRecord]:
         """Return what the trace began with, and what came of it at least as certainly."""
@@ -252,9 +255,11 @@ class _Closure:
         self._of_agents: dict[int, Operation] = {}
         self._copies: dict[Place, list[int]] = {}
         self._known: set[Phrase] = set()
+        self._begun = 0
+        """The number of the write that the trace begins with, as far as it is known."""
         self._origins = Counter[Phrase]()
-        self._whys: dict[int, Unknown] = {}
-        """Why writes were not followed."""
+        self._whys: dict[int, tuple[Operation, Unknown]] = {}
+        """The writes that were not followed, and why."""
         self._states: dict[Place, list[RecordText]] = {}
         self._moved: dict[str, dict[str, str]] = {}
         self._fresh: list[tuple[TracedRecord, tuple[int, int]]] = []
@@ -373,12 +378,10 @@ class _Closure:
         """Link what runs wrote with what they were given."""
         missing = sorted(runs - self._written.keys())
         self._written |= {one: [] for one in missing}
-        # Of a run that is found late, something may have been given before what found it.
-        givings = [*self._runs.values(), *self._agents.values()]
-        first = min((one.first for one in givings), default=0)
-        for one in self._made(self.log.writes(missing, (), first, _MOST_RUNS) if missing else ()):
-            run = one.scope.run_id or (one.source and one.source.run_id) or ""
-            self._written.setdefault(run, []).append(one)
+        # What they wrote before they were given anything is not theirs by the trace.
+        made = self.log.writes(missing, (), self._begun, _MOST_RUNS) if missing else ()
+        for one in self._made(made):
+            self._written.setdefault(_run_of(one), []).append(one)
         for run in missing:
             left = (record.phrases for one in self._written[run] for record in self.left_by(one))
             self._origins.update(set().union(*left).difference(self._runs[run].of_phrase))
@@ -393,8 +396,8 @@ class _Closure:
         firsts = [
             one.seq or next((s.seq for s in self._states[one.place]), 1) for one in self.found
         ]
-        known = set[Phrase]()
-        older = self.log.page(writes, limit=_OLDER, before=min(firsts), strict=False)
+        known, self._begun = set[Phrase](), min(firsts)
+        older = self.log.page(writes, limit=_OLDER, before=self._begun, strict=False)
         for one in older.operations:
             phrases = phrases_of(_words(str(one.request.get("content"))))
             if all(len(phrases & {*o.phrases}) <= _COPY * len(o.phrases) for o in self.found):
@@ -437,7 +440,7 @@ class _Closure:
 
     def _made(self, found: Sequence[Operation]) -> list[Operation]:
         """Return the writes that the caller may see and that changed a known record."""
-        whys = {one.seq: why for one in found if (why := self._unmade(one))}
+        whys = {one.seq: (one, why) for one in found if (why := self._unmade(one))}
         self._whys |= whys
         self.unknown[Unknown.CUT] += len(found) >= _MOST_RUNS
         made = [one for one in found if one.seq not in whys]
@@ -449,11 +452,13 @@ class _Closure:
             return Unknown.HIDDEN
         if one.status is OperationStatus.PENDING:
             return Unknown.HELD
-        return None if one.handles else Unknown.UNSETTLED
+        if not one.handles:
+            return Unknown.UNSETTLED
+        return None if any(made.provider_record_id for made in one.handles) else Unknown.PURGED
 
     def _link(self, one: Operation, givings: _Givings, least: Certainty) -> None:
         """Add what a write made of what was given before, or how certain that is by now."""
-        run = one.scope.run_id if least is Certainty.SAME_AGENT else None
+        run = _run_of(one) if least is Certainty.SAME_AGENT else ""
         before = (giving for giving in reversed(givings.all)
                   if giving.seq < one.seq and not (run and giving.run_id == run))  # fmt: skip
         last = next(before, None)
@@ -503,12 +508,20 @@ class _Closure:
             self.unknown[why] += self.log.count(only, after=first)
         self.unknown[Unknown.IMPORTED] = self.log.count(Filter(channel="import"), after=first)
         self.unknown[Unknown.WITHOUT_TEXT] = sum(one.text is None for one in records)
-        self.unknown.update(self._whys.values())
+        accepted = {one.operation.request.get("pending", "") for one in self.found if one.operation}
+        left = [one for one in self._whys.values() if one[0].request.get("pending") not in accepted]
+        self.unknown.update(why for _, why in left)
         self.unknown[Unknown.UNLISTED] += len(unlisted)
         unknown = {why: count for why, count in self.unknown.items() if count}
-        gaps = self.log.newer(Filter(operation_type=OperationType.GAP), first, _SHOWN_GAPS)
+        gaps = [one for one, why in left if why is Unknown.PURGED][:_SHOWN_GAPS]
+        gaps += self.log.newer(Filter(operation_type=OperationType.GAP), first, _SHOWN_GAPS)
         runs = sum(bool(one.all) for one in self._runs.values())
         return MemoryTrace(records, runs, unknown, gaps)
+
+
+def _run_of(one: Operation) -> str:
+    """Return the run of a write; an accepted one has it in its source. Empty: none is known."""
+    return one.scope.run_id or (one.source and one.source.run_id) or ""
 
 
 def _words(said: Record | str) -> list[str]:
@@ -595,7 +608,9 @@ class Traces(ServiceModule):
             for record in (one for write in writes for one in closure.left_by(write)):
                 closure.begin(record)
             if not closure.found:
-                raise NotFound("Nothing that you may see was written there, so nothing came of it.")
+                raise NotFound(
+                    "Nothing that you may see was written there, or a purge has erased it."
+                )
             return closure.trace()
 
         return await asyncio.to_thread(trace)

@@ -46,7 +46,7 @@ def test_a_server_is_known_by_the_name_that_it_gives(is_new: bool) -> None:
     [found] = hear(one, {"method": "tools/call", "params": asked}, {"structuredContent": graph})
     assert found.operation_type is OperationType.QUERY
     assert found.asked.start == "tea"
-    assert [name.partition("#")[0] for name, _ in found.records] == ["Ana"]
+    assert [name.rpartition("/")[0] for name, _ in found.records] == ["entity/Ana"]
 
 
 @pytest.mark.parametrize(
