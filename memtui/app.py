@@ -751,10 +751,13 @@ class MemtuiApp(App[None]):
             self._quit()
 
     def action_help(self) -> None:
-        """Show every key of this screen."""
+        """Show every key of this screen, or of the review over it."""
         from memtui.screens.help import Help
+        from memtui.screens.modal import ModalListScreen
 
-        if self.frame is not None:
+        if reviews := [one for one in self.screen_stack if isinstance(one, ModalListScreen)]:
+            reviews[-1].action_help()
+        elif self.frame is not None:
             shown, why = self.frame.group, self.frame.why_disabled
             groups = [
                 one for one in groups_on(self.frame.MODE) if one == shown or one not in INPUT_GROUPS

@@ -312,6 +312,12 @@ async def test_the_answers_of_both_are_compared_after_a_yes(
     async with serve(talk(Reference())) as url:
         await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
         async with opened(paths, settings, "plugin") as (app, pilot, screen):
+            await pilot.press("t")
+            await until(pilot, lambda: "esc leave it" in screen_text(app))
+            await pilot.press("question_mark")
+            await until(pilot, lambda: "In a migration" in screen_text(app))
+            await pilot.press("escape", "escape")
+            await until(pilot, lambda: app.screen is screen)
             await confirmed(pilot, screen, "t")
             assert rows(screen)[0] == "answered"
             assert "1 question answered by both" in screen_text(app)
