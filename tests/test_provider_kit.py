@@ -56,7 +56,7 @@ from memtui.provider_kit import (
 from memtui.provider_kit.derived import DerivedDatabase
 from memtui.provider_kit.matching import matcher, translated
 from memtui.provider_kit.pages import page, read_cursor, write_cursor
-from memtui.provider_kit.servers import JsonApi
+from memtui.provider_kit.servers import HttpReply, JsonApi
 
 NOON, HOUR = datetime(2026, 3, 1, 12, tzinfo=UTC), timedelta(hours=1)
 
@@ -310,6 +310,17 @@ def test_the_howto_names_the_whole_kit_and_shows_code_that_is_there() -> None:
     assert len(tested_beside) == 1, "tests/backends/tables/test_howto_example.py runs it"
     assert len(shown) == 4
     assert all(block in code for block in shown if block not in tested_beside)
+
+
+def test_a_success_is_not_read_for_a_refusal() -> None:
+    class Unread(bytes):
+        def decode(self, *_: object) -> str:
+            raise AssertionError("it was read")
+
+    api = JsonApi("The server", "http://127.0.0.1:1", seconds=5, most_bytes=1_000, headers={})
+    assert api.refusal(HttpReply(200, {}, Unread(b"[]")), changes=False) is None
+    with pytest.raises(AssertionError, match="it was read"):
+        api.refusal(HttpReply(400, {}, Unread(b"[]")), changes=False)
 
 
 async def test_an_address_that_is_too_long_is_the_callers_mistake() -> None:

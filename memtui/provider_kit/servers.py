@@ -291,9 +291,10 @@ class JsonApi:
 
     def refusal(self, reply: HttpReply, *, changes: bool) -> MemtuiError | None:
         """Return the contract's error for a reply; None: its status says success."""
-        status, said = reply.status, said_in(reply.body)
+        status = reply.status
         if 200 <= status < 300:
             return None
+        said = said_in(reply.body)
         if status in _REFUSALS or (400 <= status < 500 and status not in _TRY_AGAIN):
             kind, words = _REFUSALS.get(status, _REFUSED)
             return kind(f"{self._who} {words.format(said)}.")
@@ -351,7 +352,7 @@ def said_in(body: bytes) -> str:
         is_object = isinstance(reply, dict)
         message = next(reply[name] for name in names if name in reply) if is_object else reply
     except (ValueError, RecursionError):
-        message = body[: 4 * _MESSAGE_CHARS].decode("utf-8", "replace")
+        message = body[: 4 * _MESSAGE_CHARS].decode("utf-8-sig", "replace")
         message = "" if message.lstrip().startswith("<") else message
     except (LookupError, TypeError, StopIteration):
         return ""

@@ -125,16 +125,17 @@ class PluginClient(JsonApi):
 
     def refusal(self, reply: HttpReply, *, changes: bool) -> MemtuiError | None:
         """Return the contract's error for a reply; None: its status says success."""
-        status, text = reply.status, reply.body[:4000].decode("utf-8", "replace")
-        if status == _PENDING and '"pending"' in text:
+        status = reply.status
+        if status == _PENDING and b'"pending"' in reply.body[:4000]:
             return Denied(
                 "The plugin holds the change for review by a person; nothing changes until it is "
                 "accepted."
             )
-        if status >= 500 and _BAD_VALUE.search(text):
-            return Invalid(f"The plugin cannot store this value{said_in(reply.body)}.")
-        if status >= 500 and _NO_NAMESPACE.search(text):
-            return NotFound(f"The plugin knows no such namespace{said_in(reply.body)}.")
+        said = said_in(reply.body) if status >= 500 else ""  # not what it repeats of the request
+        if _BAD_VALUE.search(said):
+            return Invalid(f"The plugin cannot store this value{said}.")
+        if _NO_NAMESPACE.search(said):
+            return NotFound(f"The plugin knows no such namespace{said}.")
         return super().refusal(reply, changes=changes)
 
 

@@ -118,6 +118,31 @@ async def test_a_forget_that_breaks_off_says_how_far_it_came(
     assert list(server.rows) == [last]
 
 
+async def test_what_a_failure_repeats_of_a_write_says_nothing_of_its_namespace(
+    serving: Serve, open_plugin: Open
+) -> None:
+    server, sent = Faulty(), list[Request]()
+
+    def fails(request: Request) -> Answer:
+        sent.append(request)
+        return 500, {"message": "timeout", "request": request.json()}
+
+    server.spoil("POST", "/v1/namespaces/workspace%3Aweb/memories", fails)
+    adapter = await open_plugin(await serving(talk(server)))
+    with pytest.raises(Unavailable, match="timeout") as caught:
+        await note(adapter, "The namespace of the lynx does not exist.")
+    assert (caught.value.sent, len(sent)) == (True, 1)
+
+
+async def test_a_page_of_html_is_not_quoted(serving: Serve, open_plugin: Open) -> None:
+    server = Faulty()
+    server.spoil("POST", "/v1/search", lambda _: (500, b"\xef\xbb\xbf<html>busy</html>"))
+    adapter = await open_plugin(await serving(talk(server)))
+    with pytest.raises(Unavailable) as caught:
+        await adapter.query(QueryRequest(scope=SCOPE, query="lynx"))
+    assert "<html>" not in str(caught.value)
+
+
 async def test_a_plugin_that_minds_unknown_namespaces(serving: Serve, open_plugin: Open) -> None:
     server = Faulty()
 
