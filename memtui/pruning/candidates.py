@@ -33,11 +33,8 @@ _PAIR = re.compile(r"\s*([\w.\-]+):\s+\S")
 _MARK = r"[ \t]*(?:[-*+>]|\d{1,3}[.)])[ \t]+"
 _BLOCK = re.compile(rf"^(?:{_MARK})*[ \t]*(\S.*(?:\n(?![ \t]*$|{_MARK}).*)*)", re.MULTILINE)
 """A paragraph, or an item of a list or quotation without the mark before it."""
-_PARTS = (
-    re.compile(r".+", re.DOTALL),
-    re.compile(r"\S.*?(?=\n(?![a-z])|\Z)", re.DOTALL),
-    re.compile(r"\S.*?(?:[.!?](?=\s)|\Z)", re.DOTALL),
-)
+_PARTS = [re.compile(one, re.DOTALL)
+          for one in (r".+", r"\S.*?(?=\n(?![a-z])|\Z)", r"\S.*?(?:[.!?](?=\s)|\Z)")]  # fmt: skip
 """A whole paragraph, each of its lines, and each of its sentences."""
 _TAKEN_OUT = re.compile(r"\[REDACTED:([A-Z_]+)\]")
 """The placeholder that redaction puts in place of a secret."""
@@ -398,7 +395,6 @@ class _Search:
         reason: Reason,
         sentence: str,
         *,
-        sure: bool = True,
         cluster_id: str | None = None,
         survivor: Record | None = None,
         others: tuple[RecordHandle, ...] = (),
@@ -411,7 +407,7 @@ class _Search:
             survivor=survivor.handle if survivor else None,
             others=(survivor.handle,) if survivor else others,
             tokens_saved=0 if self.expired(record) else self.tokens_of(record.text),
-            suggested=reason in _SAFE and sure and not record.pinned,
+            suggested=reason in _SAFE and not record.pinned,
         )
 
     def current(self, records: Iterable[Record]) -> list[Record]:
@@ -515,43 +511,32 @@ class _Search:
         forgotten. A fact without a topic is compared with those of every topic, as
         `SAYS_OTHERWISE`.
         """
-        of_key: dict[tuple[str, ...], list[_Dated]] = defaultdict(list)
+        of_key = defaultdict[tuple[str, str], dict[str, list[_Dated]]](lambda: defaultdict(list))
         for record in records:
             match = _PAIR.match(record.text) if record.kind == "fact" else None
             key = match[1].casefold() if match else None
             at = record.valid_from or record.updated_at or record.created_at
             if key and key not in LABELS and at is not None:
-                name = record.handle.provider_record_id
-                topic = (record.topic or "").casefold()
-                of_key[owner_key(record), topic, key].append((at, name, record))
-        for facts in of_key.values():
-            newest_at, _, newest = max(facts, key=lambda fact: fact[:2])
+                of_topic = of_key[owner_key(record), key][(record.topic or "").casefold()]
+                of_topic.append((at, record.handle.provider_record_id, record))
+        for topics in of_key.values():
+            for facts in topics.values():
+                yield from self._outdone(facts, facts, Reason.CONTRADICTED, "")
+            plain = topics.pop("", [])
+            filed = [one for facts in topics.values() for one in facts]
+            for facts, others in ((plain, filed), (filed, plain)):
+                yield from self._outdone(facts, others, Reason.SAYS_OTHERWISE, ", filed elsewhere,")
+
+    def _outdone(
+        self, facts: Sequence[_Dated], others: Sequence[_Dated], reason: Reason, where: str
+    ) -> Iterator[PruneCandidate]:
+        """Yield the facts of a key of which the newest of others has another value."""
+        for newest_at, _, newest in sorted(others, key=lambda fact: fact[:2])[-1:]:
             holds = form_of(newest.text)
+            sentence = f"A newer fact with the same key{where} says {_quoted(newest.text)}."
             for at, _, record in facts:
                 if at < newest_at and compare(form_of(record.text), holds) is None:
-                    sentence = f"A newer fact with the same key says {_quoted(newest.text)}."
-                    yield self._found(record, Reason.CONTRADICTED, sentence, survivor=newest)
-        yield from self._filed_elsewhere(of_key)
-
-    def _filed_elsewhere(
-        self, of_key: Mapping[tuple[str, ...], Sequence[_Dated]]
-    ) -> Iterator[PruneCandidate]:
-        """Yield facts that a newer one of the same key contradicts; one of the two has no topic."""
-        sides: dict[tuple[str, str], tuple[list[_Dated], list[_Dated]]] = {}
-        for (scope, topic, key), facts in of_key.items():
-            plain, filed = sides.setdefault((scope, key), ([], []))
-            (filed if topic else plain).extend(facts)
-        for plain, filed in sides.values():
-            for facts, others in ((plain, filed), (filed, plain)):
-                if not others:
-                    continue
-                newest_at, _, newest = max(others, key=lambda fact: fact[:2])
-                holds = form_of(newest.text)
-                for at, _, record in facts:
-                    if at < newest_at and compare(form_of(record.text), holds) is None:
-                        says = _quoted(newest.text)
-                        sentence = f"A newer fact with the same key, filed elsewhere, says {says}."
-                        yield self._found(record, Reason.SAYS_OTHERWISE, sentence, survivor=newest)
+                    yield self._found(record, reason, sentence, survivor=newest)
 
     def otherwise(self, records: Sequence[Record]) -> Iterator[PruneCandidate]:
         """Yield each text that a later one of the same owner contradicts.
@@ -596,8 +581,7 @@ class _Search:
             return
         if (how := otherwise(older[1], newer[1])) is not None:
             sentence = f"A later record {how}: {_quoted(newer[2].text)}."
-            reason, record = Reason.SAYS_OTHERWISE, older[2]
-            found[place] = self._found(record, reason, sentence, survivor=newer[2])
+            found[place] = self._found(older[2], Reason.SAYS_OTHERWISE, sentence, survivor=newer[2])
 
     def forgotten(
         self, records: Sequence[Record], texts: Mapping[str, datetime]

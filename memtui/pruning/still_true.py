@@ -6,6 +6,7 @@ never was there is unknown. So is what a memory mentions that was written after 
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import defaultdict
@@ -306,33 +307,47 @@ def _sought_flag(flag: str) -> _Sought:
     return _Sought(names, _anywhere, was_there)
 
 
-_SOURCE = re.compile(r"([^:#\0\ud800-\udfff]+)(?:#([\w.-]+)|:(\d{1,9})(?:-\d+)?)?")
+_SOURCE = re.compile(r"([^:#\0\ud800-\udfff]+)(?:#([\w.-]+)|:(\d{1,9})(?:-(\d{1,9}))?)?")
+_GIVEN = r"""^([ \t]*)(?:- +|export +)?(["']?){}\2\s*[:=](.*(?:\n(?:\1[ \t-]|\s*[\])}}]).*)*)"""
+"""A key at the beginning of a line, and its value on that line and on those below it."""
+_AROUND = re.compile(r"(?<!\S)#\s.*|[\"',\s\[\]{}]+")
+"""What may change around the words of a value: a comment, quotes, and how it is laid out."""
 
 
 def changed_source(folder: Path, past: GitPast | None, record: Record) -> str | None:
     """Return how the file that a record names as its source has changed since; None: it has not.
 
-    The source is a path in the folder, with a `:line` or `#key` if it is only that line or the
-    lines of that key. Without git it is the file's time that counts. The file that has the record
-    itself is no source.
+    The source is a path in the folder, with a `:line`, `:first-last` or `#key` if it is only those
+    lines or the values of that key. Without git it is the file's time that counts. The file that
+    has the record itself is no source.
     """
     ref = record.source.external_ref if record.source is not None else None
-    moment = record.valid_from or record.created_at
+    moments = [*filter(None, (record.valid_from, record.created_at, record.updated_at))]
     named = _SOURCE.fullmatch((ref or "").removeprefix(f"{folder}/"))
-    if moment is None or record.location is not None or named is None or leaves(folder, named[1]):
+    if not moments or named is None:
         return None
-    path, key, line = named.groups()
+    moment, path = max(moments), Path(named[1]).as_posix()
+    if record.location is not None and os.path.realpath(record.location.path) == f"{folder}/{path}":
+        return None
     if past is None:
-        at = modified_at(folder / path)
+        at = None if leaves(folder, path) else modified_at(folder / path)
         return f"Its source {path} was changed on {at:%Y-%m-%d}." if at and at > moment else None
-    if (then := past.content(past.commit_at(moment), path)) is None:
+    then, now = (past.content(one, path) for one in (past.commit_at(moment), past.head))
+    if then is not None and path not in past.files:
+        commit = past.deleted.get(path, "")
+        return f"Its source {Gone(path, commit, past.renamed(commit, path)).words}."
+    if then is None or now is None:  # it was not there, or is too large to read
         return None
-    if (now := past.content(past.head, path)) is None:
-        return f"Its source {path} is gone."
-    was, has = then.splitlines(), now.splitlines()
-    if line:
-        is_same = not 0 < int(line) <= len(was) or was[int(line) - 1] in has
-    else:
-        pattern = re.compile(whole(key) if key else "")
-        is_same = [*filter(pattern.search, was)] == [*filter(pattern.search, has)]
+    _, key, line, last = named.groups()
+    was, has = (_given(one, key) if key else one.splitlines() for one in (then, now))
+    part = slice(int(line) - 1, int(last or line)) if line else None
+    is_same = {*has}.issuperset(was[part]) if part else was == has
     return None if is_same else f"Its source {ref} has changed since {moment:%Y-%m-%d}."
+
+
+def _given(text: str, key: str) -> list[str]:
+    """Return the values of a key of a file, as `port` or `server.port`, else the lines with it."""
+    for name in (key, key.rpartition(".")[2]):
+        if found := re.findall(_GIVEN.format(re.escape(name)), text, re.MULTILINE):
+            return [_AROUND.sub(" ", one[2]).strip() for one in found]
+    return re.findall(rf"^.*{whole(key)}.*$", text, re.MULTILINE)

@@ -28,7 +28,7 @@ def found(
     """Return binding, text, reason, and the other text with its place, of each that could go."""
     return [
         (key, one.record.text, one.reason.value, other.text,
-         other.location and f"{other.location.path}:{other.location.line}")
+         f"{other.location.path}:{other.location.line}" if other.location else None)
         for key, some in find_across(records, now=NOW, tokens_of=len, **options).items()
         for one, other in some
     ]  # fmt: skip

@@ -382,12 +382,66 @@ def test_a_source_that_changed_is_told(made: Repository, tmp_path: Path) -> None
     changed = "Its source docs/a.md{} has changed since 2026-01-02."
     assert changed_source(folder, past, _from("docs/a.md")) == changed.format("")
     assert changed_source(folder, past, _from("docs/a.md:2")) == changed.format(":2")
-    assert changed_source(folder, past, _from("b.md")) == "Its source b.md is gone."
+    gone = f"Its source `b.md` is gone since {past.head[:8]}."
+    assert changed_source(folder, past, _from("b.md")) == gone
     for ref in ("docs/a.md:1", "docs/a.md#key", "never.md", "https://a.example/docs/a.md",
                 f"../{folder.name}/docs/a.md", "/etc/passwd"):  # fmt: skip
         assert changed_source(folder, past, _from(ref)) is None, ref
     own = _from("docs/a.md", location=Location(path=str(folder / "docs" / "a.md"), line=1))
     assert changed_source(folder, past, own) is None
+
+
+_BEFORE = {
+    "c_dot_toml": "# port is here\n[server]\nport = 80 # w\nhosts = [\n  'a',\n]\n[x]\nname = 1\n",
+    "c_dot_json": '{\n  "server": {\n    "port": 80\n  },\n  "name": 1\n}\n',
+    "c_dot_yaml": "server:\n  port: 80\nlist:\n- a\nname: 1\n",
+    "_dot_env": "export PORT=80\nNAME=1\n",
+    "port_dot_yaml": "# port is here\nport: 80\n",
+    "a_dot_md": "one\ntwo\nthree\n", "link_dot_md": "x\n", "old_dot_md": "a\nb\nc\nd\n",
+}  # fmt: skip
+_AFTER = {
+    "c_dot_toml": "# ports\n[server]\nport = 81\nhosts = [\n  'b',\n]\n[x]\nname = 1 # same\n",
+    "c_dot_json": '{\n  "server": {\n    "port": 81\n  },\n  "name": 1\n}\n',
+    "c_dot_yaml": "server:\n  port: 81\nlist:\n- b\nname: 1\n",
+    "_dot_env": "export PORT=81\nNAME=1\n",
+    "port_dot_yaml": "# the port stands here\nserver:\n  port: '80' # web\n",
+    "a_dot_md": "new\none\n2\nthree\n", "new_dot_md": "a\nb\nc\nd\n",
+}  # fmt: skip
+
+
+def test_a_source_changes_with_the_value_that_it_names(made: Repository, tmp_path: Path) -> None:
+    made.commit("First", **_BEFORE)
+    (made.folder / "link.md").unlink()
+    (made.folder / "link.md").symlink_to("/etc/passwd")
+    made.commit("Next", **_AFTER, old_dot_md=None)
+    (tmp_path / "own").mkdir()
+    past, folder = GitPast(made.folder, tmp_path / "own"), made.folder
+    for ref in ("c.toml#port", "c.toml#server.port", "c.toml#hosts", "c.json#port", "c.json#server",
+                "c.json#server.port", "c.yaml#port", "c.yaml#server.port", "c.yaml#server",
+                "c.yaml#list", ".env#PORT", "a.md:1-2", "./a.md", "link.md"):  # fmt: skip
+        said = f"Its source {ref} has changed since 2026-01-02."
+        assert changed_source(folder, past, _from(ref)) == said, ref
+    for ref in ("c.toml#name", "c.toml#x.name", "c.json#name", "c.yaml#name", ".env#NAME",
+                "port.yaml#port", "a.md:1", "a.md:3-9", "a.md:0", "a.md#never"):  # fmt: skip
+        assert changed_source(folder, past, _from(ref)) is None, ref
+    moved = f"Its source `old.md` is gone since {past.head[:8]}, now `new.md`."
+    assert changed_source(folder, past, _from("old.md")) == moved
+    elsewhere = Location(path=str(tmp_path / "vault" / "facts.md"), line=1)
+    assert changed_source(folder, past, _from("a.md", location=elsewhere))
+    later = START + timedelta(days=3)
+    assert changed_source(folder, past, _from("a.md", updated_at=later)) is None
+
+
+def test_a_source_that_became_too_large_is_not_gone(
+    made: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.commit(a_dot_md="x\n")
+    made.commit(a_dot_md="x\n" * 2_000)
+    monkeypatch.setattr(guarded_git, "_MOST_BYTES", 2_000)
+    (tmp_path / "own").mkdir()
+    assert (
+        changed_source(made.folder, GitPast(made.folder, tmp_path / "own"), _from("a.md")) is None
+    )
 
 
 def test_what_can_be_no_files_name_harms_nobody(

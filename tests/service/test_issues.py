@@ -105,6 +105,19 @@ async def test_a_comment_changes_when_it_is_captured_again(service: MemoryServic
     assert sentence.startswith("Its source, comment 2 of issue ISS-12, was captured again on 2026")
 
 
+async def test_the_same_text_once_more_changes_nothing(service: MemoryService) -> None:
+    await wrote(service, "Deploys are on Mondays", COMMENT)
+    await captured(service, "We deploy on Mondays.", COMMENT)  # first of all, so not again
+    assert not await changed(service)
+    await wrote(service, "Deploys are of ISS-12", ISSUE)
+    await captured(service, "We deploy on Mondays.", COMMENT)  # as into another binding
+    assert not await changed(service)
+    await captured(service, "We deploy on Fridays.", COMMENT)
+    found = await changed(service)
+    assert [*found] == ["Deploys are on Mondays", "Deploys are of ISS-12"]
+    assert "issue ISS-12, has changed: comment 2 of" in found["Deploys are of ISS-12"]
+
+
 async def test_an_address_names_an_issue_by_the_link_template(service: MemoryService) -> None:
     for text, url in {
         "Deploys are on Mondays": "https://tracker.example/i/ISS-12#top",

@@ -37,8 +37,8 @@ def changed_issues(
 ) -> dict[RecordHandle, str]:
     """Return how the issues that facts come from have changed since; empty: they have not.
 
-    A comment or a document has changed when it was captured again, an issue when anything of it
-    was captured. Facts that name none are left out. Blocking.
+    A comment or a document has changed when another text of it was captured, an issue when
+    anything of it was captured that is new. Facts that name none are left out. Blocking.
 
     Args:
         log: The log, as far as the caller sees it.
@@ -71,15 +71,18 @@ def _issue(source: SourceRef | None, url: str | None) -> SourceRef | None:
 def _change(fact: Record, source: SourceRef, captured: Iterable[Operation]) -> str:
     """Return what of a fact's source was captured after the fact; empty: nothing."""
     made = max(filter(None, (fact.created_at, fact.updated_at, fact.valid_from)))
-    is_whole = source.kind is SourceKind.ISSUE
+    known: dict[str, object] = {}
     for one in captured:
         named, scope = one.source or source, one.scope
-        is_same = _name(named) == _name(source)
         # A reader of the fact may not learn of captures for another owner.
-        is_open = {scope.project_id, scope.subject_id} <= {None, fact.scope.project_id,
-                                                           fact.scope.subject_id}  # fmt: skip
-        if (is_whole or is_same) and is_open and one.started_at > made:
-            what = "was captured again" if is_same else f"has changed: {_name(named)} was captured"
+        if not {scope.project_id, scope.subject_id} <= {None, fact.scope.project_id,
+                                                        fact.scope.subject_id}:  # fmt: skip
+            continue
+        name, text = _name(named), one.request.get("content")
+        was, known[name] = known.get(name), text
+        is_same = name == _name(source) and was is not None
+        if one.started_at > made and text != was and (is_same or source.kind is SourceKind.ISSUE):
+            what = "was captured again" if is_same else f"has changed: {name} was captured"
             return f"Its source, {_name(source)}, {what} on {one.started_at:%Y-%m-%d}."
     return ""
 

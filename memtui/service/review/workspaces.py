@@ -92,6 +92,8 @@ class Workspaces(ServiceModule):
                 try:
                     judge = self._judge(folder) if (folder / ".git").exists() else None
                     gone = judge.gone(texts) if judge else {}
+                    past = judge.past if judge else None
+                    changed = {one.handle: changed_source(folder, past, one) for one in some}
                 except MemtuiError as error:
                     limits.add(str(error))
                     continue
@@ -101,8 +103,8 @@ class Workspaces(ServiceModule):
                     if one.handle in gone:
                         sentence = sentence_of(gone[one.handle])
                         found[one.handle].append((Reason.REFERS_TO_GONE, sentence))
-                    if changed := changed_source(folder, judge.past if judge else None, one):
-                        found[one.handle].append((Reason.SOURCE_CHANGED, changed))
+                    if how := changed[one.handle]:
+                        found[one.handle].append((Reason.SOURCE_CHANGED, how))
         for handle, sentence in self._issues(caller, records, limits).items():
             judged.add((handle, Reason.SOURCE_CHANGED))
             found[handle] += [(Reason.SOURCE_CHANGED, sentence)] if sentence else []
