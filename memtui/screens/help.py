@@ -151,7 +151,7 @@ def _block(title: str, rows: Sequence[tuple[str, str, str]], width: int) -> Iter
     """Yield a title and its rows: keys, sentence, and why they do not work now."""
     lead = max(len(keys) for keys, _, _ in rows) + 2
     if width:
-        lead = min(lead, width // 3)
+        lead = min(lead, width * 2 // 5)
     often = [one for one, count in Counter(why for *_, why in rows).items() if count >= _REPEATED]
     signs = dict(zip(filter(None, often), _SIGNS, strict=False))
     yield display(title, style=STRONG)
@@ -161,5 +161,5 @@ def _block(title: str, rows: Sequence[tuple[str, str, str]], width: int) -> Iter
     for keys, words, reason in rows:
         said = display(words, style=DIM if reason else "")
         why = f" {signs[reason]}" if reason in signs else f"  ({reason})" if reason else ""
-        head = Content.styled(f"  {keys:<{lead}}", f"bold {ACCENT}")
+        head = Content.styled(f"  {keys:<{lead - 2}}  ", f"bold {ACCENT}")
         yield hanging(head, said + display(why, style=WARN), width)

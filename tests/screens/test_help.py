@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from memtui.actions import ACTIONS, INPUT_GROUPS, SCREENS, groups_on
 from memtui.config import Paths, Settings
 from memtui.contract import BrowseRequest, Scope
@@ -54,6 +56,13 @@ def test_a_reason_that_many_keys_share_stands_once() -> None:
     assert shown.count("Nothing is selected.") == 1
     assert shown.count(" ¹") == 1 + 3
     assert "shows them first.  (Not this one.)" in shown
+
+
+@pytest.mark.parametrize("width", [60, 71, 100])
+def test_keys_stand_apart_from_what_they_do(width: int) -> None:
+    shown = group_help(("list",), load_keymap({}), lambda _: "", width).plain
+    assert "ctrl+d ctrl+u pgdn pgup  Move" in shown
+    assert max(map(len, shown.splitlines())) <= width
 
 
 async def test_help_is_narrowed_by_typing_and_closed_by_its_own_key(

@@ -163,10 +163,16 @@ async def test_a_demo_that_is_still_being_made_says_how_far_it_is(
         await until(pilot, lambda: "demo 64% made" in screen_text(app).splitlines()[0])
         await pilot.press("2", "slash", *"type:forget", "enter")
         await until(pilot, lambda: "the demo is still being made" in screen_text(app))
+        await pilot.press("4")
+        record = "No record matches yet: the demo is still being made."
+        await until(pilot, lambda: record in screen_text(app))
+        await pilot.press("2")
         stopped = time() - 60
         os.utime(paths.demo_file, (stopped, stopped))
         await until(pilot, lambda: "made" not in screen_text(app).splitlines()[0])
         await until(pilot, lambda: "No operation matches." in screen_text(app))
+        await pilot.press("4")
+        await until(pilot, lambda: "No record matches." in screen_text(app))
 
 
 async def test_the_tour_offers_only_what_no_binding_reads_yet(

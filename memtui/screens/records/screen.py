@@ -346,8 +346,9 @@ class RecordsScreen(EditingScreen[Record]):
         if self.typed is not None:
             return "None of the loaded records matches.", "enter looks among all of them."
         if self.state.filter_line:
+            yet = " yet: the demo is still being made" * (self.state.demo_percent is not None)
             return (
-                "No record matches.",
+                f"No record matches{yet}.",
                 "/ changes the filter, ctrl+l clears it, s widens the scope.",
             )
         if self.state.as_of is not None:
@@ -473,8 +474,10 @@ class RecordsScreen(EditingScreen[Record]):
             self.call_later(self.look)
 
     def watch_state(self, before: AppState, now: AppState) -> None:
-        """Show another verdict."""
+        """Show another verdict, and the notice of the empty list while a demo is being made."""
         super().watch_state(before, now)
+        if before.demo_percent != now.demo_percent and self._page is not None:
+            self.rows_list.notice = self._nothing()
         if self.is_mounted and before.prune_figures != now.prune_figures:
             self.look()
 
