@@ -312,13 +312,15 @@ def test_the_howto_names_the_whole_kit_and_shows_code_that_is_there() -> None:
     assert all(block in code for block in shown if block not in tested_beside)
 
 
-def test_a_success_is_not_read_for_a_refusal() -> None:
+def test_neither_a_success_nor_a_long_reply_is_read_for_a_refusal() -> None:
     class Unread(bytes):
         def decode(self, *_: object) -> str:
             raise AssertionError("it was read")
 
     api = JsonApi("The server", "http://127.0.0.1:1", seconds=5, most_bytes=1_000, headers={})
     assert api.refusal(HttpReply(200, {}, Unread(b"[]")), changes=False) is None
+    refused = api.refusal(HttpReply(400, {}, Unread(b"[" * 1_000_000)), changes=False)
+    assert str(refused) == "The server refused the request."
     with pytest.raises(AssertionError, match="it was read"):
         api.refusal(HttpReply(400, {}, Unread(b"[]")), changes=False)
 

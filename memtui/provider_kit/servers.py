@@ -342,8 +342,10 @@ def said_in(body: bytes) -> str:
     """Return a refusal's message in brackets: `error`, `message` or `detail` of its JSON.
 
     Of a list, as FastAPI sends, the first message; what it repeats of the request is left out.
-    Plain text is the message itself; a page of HTML has none.
+    Plain text is the message itself; a page of HTML has none, nor has what is long to read.
     """
+    if len(body) > _THREAD_BYTES:
+        return ""
     try:
         reply = json.loads(body)
         reply = next(reply[name] for name in ("error", "message", "detail") if name in reply)
