@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from hashlib import sha256
 from typing import Any, cast
 
 import pytest
@@ -33,6 +34,7 @@ from memtui.service.usecases.tracing import plan
 from memtui.service.visibility import Membership, Role
 from memtui.store.database import DatabaseConnection
 from memtui.store.log import copied_from
+from memtui.store.tables import MIGRATED_FROM
 from tests.databases import ON_BOTH
 from tests.service.fake import FakeAdapter
 from tests.service.test_traces import APOLLO, NINE, PERSON, POISON, Clock, agent, give, tree, write
@@ -268,6 +270,65 @@ async def test_copies_are_looked_up_by_their_index(service: MemoryService) -> No
 
         assert not copied_from(cast("DatabaseConnection", Explaining()), "local", 0)
     assert "memory_undo_journal_copies" in " ".join(plans)
+
+
+async def test_an_id_that_is_the_digest_of_a_held_text_is_no_held_record(
+    service: MemoryService,
+) -> None:
+    await service.bindings.add(PERSON, "memory", "fake", {})
+    held = await write(service, PERSON, POISON, binding="memory", record_id="held")
+    name = sha256(POISON.encode()).hexdigest()
+    await write(service, PERSON, "Owls sleep.", binding="memory", record_id=name)
+    request = ForgetRequest(scope=APOLLO, handles=(held,), binding_key="memory")
+    await service.review.hold(PERSON, request, "why")
+    asked = QueryRequest(scope=APOLLO, query="owls signing", binding_key="memory")
+    [owls] = (await service.query(agent("run-1"), asked)).snippets
+    assert owls.handle.provider_record_id == name
+
+
+@ON_BOTH
+async def test_a_copy_counts_while_its_record_had_the_text(service: MemoryService) -> None:
+    await service.bindings.add(PERSON, "memory", "fake", {})
+
+    async def copy(record: RecordHandle, said: str) -> None:
+        stamp = {"binding": "default", "record_id": record.provider_record_id}
+        source = SourceRef(kind="manual_note", company_id="local")
+        request = WriteRequest(scope=APOLLO, source=source, content=said, binding_key="memory",
+                               metadata={MIGRATED_FROM: stamp})  # fmt: skip
+        await service.write(PERSON, request)
+
+    origin = await write(service, PERSON, f"Forum: {POISON}")
+    await give(service, agent("run-1"), "Forum")
+    learned = await write(service, agent("run-1"), f"Learned: {POISON}")
+    await copy(learned, f"First: {POISON}")
+    clean = CorrectRequest(scope=APOLLO, handle=learned, text="Owls sleep.")
+    await service.correct(PERSON, clean)
+    await copy(learned, "Second: owls sleep.")
+    found = await trace(service, origin)
+    assert tree(found) == [(0, 0, "Forum:"), (1, 1, "Learned:"), (2, 1, "First:")]
+    place = ("default", learned.provider_record_id)
+    with service.runtime.database.read() as database:
+        first, second = copied_from(database, "local", 0)[place]
+        assert copied_from(database, "local", first) == {place: [second]}
+        assert not copied_from(database, "other", 0)
+
+
+async def test_a_reason_to_hold_keeps_no_secret_and_a_closed_company_holds_nothing(
+    service: MemoryService,
+) -> None:
+    origin = await write(service, PERSON, f"Forum: {POISON}")
+    request = ForgetRequest(scope=APOLLO, handles=(origin,), binding_key="default")
+    token = "ghp_" + "a1B2" * 9
+    await service.review.hold(PERSON, request, f"it has {token}")
+    [held] = await service.review.waiting(PERSON)
+    assert token not in repr(held)
+    last = (await service.log.page(PERSON, limit=1)).operations[0]
+    assert token not in last.model_dump_json()
+    await service.undo(PERSON, last.operation_id)
+    await service.companies.set_read_only(PERSON, read_only=True)
+    with pytest.raises(Denied, match="read-only"):
+        await service.review.hold(PERSON, request, "why")
+    assert not await service.review.waiting(PERSON)
 
 
 async def test_a_correction_by_another_is_no_delivery(service: MemoryService) -> None:
