@@ -107,3 +107,20 @@ def test_of_two_that_say_the_same_one_stays() -> None:
     fixed = {("a", old.handle)}  # records of two bindings may have one id
     assert [one[:2] for one in found({"a": [old], "b": [new]}, fixed=fixed)] == [("b", new.text)]
     assert not found({"a": [old], "b": [record("Use tabs now", 1, scope=Scope(company_id="acme"))]})
+
+
+def test_a_person_decides_and_is_told_the_tokens_of_the_whole_record() -> None:
+    notes = [record("Use tabs, now!", 5), record("Deploys happen from main.", 5)]
+    others = [record("use tabs now", 1), record("Deploys happen from trunk.", 1)]
+    across = find_across(
+        {"a": notes, "b": others}, now=NOW, tokens_of=lambda text: 7 * len(text.split())
+    )["a"]
+    assert [(one.tokens_saved, one.suggested, one.survivor) for one, _ in across] == [
+        (21, False, None), (28, False, None)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("over", [{"expires_at": NOW}, {"valid_to": NOW}])
+def test_what_is_over_says_nothing_any_more(over: dict[str, datetime]) -> None:
+    notes, ended = [record("Use tabs now", 5)], [record("use tabs now", 1, **over)]
+    assert not found({"a": notes, "b": ended})
