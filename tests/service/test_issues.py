@@ -131,8 +131,9 @@ async def test_an_address_names_an_issue_by_the_link_template(service: MemorySer
 
 async def test_what_is_captured_for_others_changes_nothing(service: MemoryService) -> None:
     await wrote(service, "Deploys are on Mondays", ISSUE)
-    await captured(service, "Fridays, rather.", NEXT, Scope(company_id="local", subject_id="mei"))
-    assert not await changed(service)
+    for owner in ({"subject_id": "mei"}, {"project_id": "games"}):
+        await captured(service, "Fridays, rather.", NEXT, Scope(company_id="local", **owner))
+        assert not await changed(service)
 
 
 async def test_the_risk_is_kept_found_again_and_dismissed(service: MemoryService) -> None:
