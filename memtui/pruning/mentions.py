@@ -1,7 +1,8 @@
 """What a text says of a workspace: its paths, names, flags, commands, branches and commits.
 
 Only what a text says is so now is looked up. A sentence about the past, a plan, an example or
-another repository mentions nothing: a false alarm is worse than a missed one.
+another repository mentions nothing: a false alarm is worse than a missed one. `not_now.txt` and
+`moments.txt` say which sentences these are.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Literal
 
 _MOST_CHARACTERS = 20_000
@@ -31,37 +34,18 @@ class Mention:
     """A word as prose has them too: it counts only if the workspace defined or required it."""
 
 
-_SENTENCES = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+|;\s")
+_SENTENCES = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s|\s|\|")
 """The start of a line that goes on with a list or table, or what is within it."""
-_NOT_NOW = re.compile(
-    r"\b(?:remov(?:ed|es|al|ing)|delet(?:ed|es|ing)|dropp(?:ed|ing)|renam(?:ed|es|ing)"
-    r"|replac(?:ed|es|ing)|gone|no longer|any ?more|used to"
-    r"|(?:not|\w*n't) (?:\w+ ){0,2}(?:exist|need(?:ed)?|requir|support|avail|used)\w*"
-    r"|there(?: is| are|'s) no|(?:before|until|up to|prior to) v?\d+\.|in v?\d+\.x"
-    r"|old\b.{0,40}\bnew|(?:is|are) now (?:called|named|known|`\w+)|cannot (?:import|find)"
-    r"|yesterday|(?:Import|ModuleNotFound|Attribute)Error|(?:if|when) (?:you|we) (?:see|find|meet)"
-    r"|(?:do not|must not|should not|\w+n't|never|avoid) (?:\w+ly )?(?:add|call|creat|expect|import"
-    r"|look|need|recreat|reintroduc|rely|search|us|want|writ)(?:e|ing)?"
-    r"|former(?:ly)?|previous(?:ly)?|was|were|had|became|moved|migrat(?:ed|ing)|split|merged"
-    r"|deprecated|obsolete|legacy|retired|superseded|bring back|the old"
-    r"|unlike|went away|(?<!\ba )fixed|refactored|rewrote|rewritten|introduced|landed|changed"
-    r"|plan(?:s|ned|ning)? to|will (?:be|add|get|have|introduce|move)|todo|tbd|should add|could"
-    r"|would|wants? to|might|maybe|some ?day|not yet|going to|propos\w+|ideas?"
-    r"|(?:last|next) (?:week|month|release|version)"
-    r"|e\.g|i\.e|for (?:example|instance)|such as|examples? of|imagine|placeholder|call(?:s|ed) it"
-    r"|upstream|(?:another|other|their|separate|my own) (?:\w+ )?(?:repo\w*|project|plugin))\b"
-    r"|\b(?:to|in|of|from) (?:the )?(?!this\b|our\b|the\b)[\w./-]+ (?:repo|repository|fork)\b"
-    r"|\b(?:repo|repository) [`\w-]+/|\?\W{0,3}$|\| v\d[\d.x]* \| v\d"
-    r"|^[\W\d]*(?:x\W+)?(?:(?:we|i) )?(?:added|bumped|created|discussed|extracted|found|implemented"
-    r"|made|ran|reverted|switched|tried|updated|wrote)\b"
-    r"|^\W*(?:remove|delete|drop|rename|replace) (?:\w+ ){0,2}(?:`|\S*[/_.]\w)",
-    re.IGNORECASE,
-)
+_MOMENTS = "moments.txt"
 _REPLACED = re.compile(
     r"\b(?:instead of|rather than)\s[^,;:()—]*|, (?:and )?not\s[^,;:()—]*|~~.*?~~", re.IGNORECASE
 )
 """What a sentence names only to say what takes its place."""
+_NOT_CODE = re.compile(
+    r"(?msi)^[ \t]*(`{3}|~{3})(?:diff|patch|log|output|text|txt|traceback)\b.*?(?:^[ \t]*\1|\Z)"
+)
+"""A block that has a difference, or what a program printed."""
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://\S+|\b[\w.-]{1,64}@[\w.-]+\b", re.IGNORECASE)
 _SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)(.{1,300}?)(?<!`)\1(?!`)")
 _BARE = re.compile(r"[^\s`\"'(),;<>|]+")
@@ -93,7 +77,8 @@ _PROGRAM = re.compile(r"[a-z][a-z0-9_.-]+(?: (?:-e )?[a-z][a-z0-9:_-]*)+")
 def mentions(text: str) -> list[Mention]:
     """Return what a text says of a workspace, each once; at most 50 of them."""
     found: dict[Mention, None] = {}
-    for sentence in _of_now(text[:_MOST_CHARACTERS].replace("’", "'")):
+    text = _NOT_CODE.sub("", text[:_MOST_CHARACTERS].replace("’", "'"))
+    for sentence in _of_now(text):
         found |= dict.fromkeys(_in_sentence(_URL.sub(" ", _REPLACED.sub(" ", sentence))))
     return [*found][:_MOST_MENTIONS]
 
@@ -104,13 +89,26 @@ def _of_now(text: str) -> Iterator[str]:
     for line in text.splitlines():
         was_row, is_row, is_heading = is_row, line.startswith("|"), line.startswith("#")
         sentences = _SENTENCES.split(line)
-        is_past = bool(_NOT_NOW.search(sentences[-1]))
+        is_past = _is_past(sentences[-1])
         if is_heading:
             is_past_part = is_past
         if is_row > was_row or (line and not _ITEM.match(line)):
-            is_past_list = is_past and (is_row or line.rstrip().endswith(":"))
-        if not is_past_part and not is_past_list:
-            yield from (one for one in sentences if not _NOT_NOW.search(one))
+            is_past_list = is_past and (is_row or not line.rstrip().endswith((".", "!", "?")))
+        is_of_a_moment = _any_of(_MOMENTS).search(sentences[0])  # it speaks for its whole line
+        if not (is_past_part or is_past_list or is_of_a_moment):
+            yield from (one for one in sentences if not _is_past(one))
+
+
+def _is_past(sentence: str) -> bool:
+    """Whether a sentence tells the past, a plan or a moment, or speaks of another program."""
+    return any(_any_of(file).search(sentence) for file in ("not_now.txt", _MOMENTS))
+
+
+@cache
+def _any_of(file: str) -> re.Pattern[str]:
+    """Return a pattern of the alternatives that a file lists, one a line."""
+    lines = files("memtui.pruning").joinpath(file).read_text("utf-8").splitlines()
+    return re.compile("|".join(one for one in lines if one[:2] not in {"", "# "}), re.IGNORECASE)
 
 
 def _in_sentence(sentence: str) -> Iterator[Mention]:

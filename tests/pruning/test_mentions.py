@@ -42,6 +42,11 @@ def said(text: str) -> list[str]:
         ("`loadRows: false` reads none.", ["name loadRows"]),
         ("MANIFEST.in names the files.", ["path MANIFEST.in"]),
         ("See docs/server.md#body-limit.", ["path docs/server.md"]),
+        ("- app/cli.py:12: the entry point", ["path app/cli.py"]),
+        ("`app/cli.py` → the entry point", ["path app/cli.py"]),
+        ("## 2.1 Layout\napp/cli.py is the entry point", ["path app/cli.py"]),
+        ("docs: `make docs`", ["command make docs"]),
+        ("```python\nload_rows(path)\n```", ["name load_rows"]),
     ],
 )
 def test_what_is_said_to_be_so_is_mentioned(text: str, expected: list[str]) -> None:
@@ -71,6 +76,39 @@ def test_what_is_said_to_be_so_is_mentioned(text: str, expected: list[str]) -> N
         "## Removed names\n`load_rows`",
         "`load_rows` went away with v5.", "| v3 | v5 |\n|---|---|\n| load_rows | read_rows |",
         "| old | new |\n| --- | --- |\n| `load_rows` | `read_rows` |",
+        "For 4.0: `load_rows` → `read_rows`, `--rows` -> `--lines`.",
+        "### 4.0.1 (2026-01-02)\n* `load_rows` is private",
+        "## [2.0.0]\n- app/rows.py is a package",
+        "Release notes 2.0\n- `load_rows`", "Removals\n- vendored `app/rows.py`",
+        "**BREAKING:** app/rows.py is a package.", "feat(rows): `load_rows` takes a path",
+        "Make `load_rows` private (#1808)", "PR 12 changes `load_rows`.",
+        "Bug #8: `load_rows` leaks.",
+        "ERROR in ./app/rows.py", "2026-01-02 10:11:12 load_rows took 3 s",
+        "[2026-01-02T10:11:12Z] load_rows took 3 s", "[watcher] watching app/rows.py",
+        "TypeError: no rows\n    at loadRows (app/rows.js:12:5)",
+        'Traceback (most recent call last):\n  File "app/rows.py", line 12, in load_rows',
+        "app/rows.py:12: error: HeldRow is untyped", "app/rows.py:12:def load_rows",
+        "- [x] docs of `load_rows`", "Root cause: `load_rows` took the wrong path.",
+        "We decided against `tenacity` for this.", "Rejected: `load_rows` a second time.",
+        "Alternative: keep `load_rows`.", "RFC: replace HeldRow by a tuple.",
+        "Please move `load_rows`.",
+        "If the upgrade to v4 fails, use `load_rows`.", "Pin rows@3 and use `load_rows`.",
+        "Upgrade guide: swap `load_rows` for `read_rows`.",
+        "From 2.0 on `load_rows` stops working.",
+        "Coming in 2.0: `load_rows` is private.", "Next sprint: `load_rows` goes.",
+        "Steps I took: opened app/rows.py.", "Don't suggest `load_rows`.",
+        "`load_rows` is pandas' spelling.", "Pandas calls this `load_rows`.",
+        "Pandas has `load_rows`, whereas we read lines.",
+        "It is inspired by `load_rows` of pandas.",
+        "Next sprint the rows go; `load_rows` becomes a method.",
+        "PR #3: rows. `load_rows` is next.",
+        "```diff\n- load_rows(path)\n+ read_rows(path)\n```", "1a2b3c4 Make load_rows private",
+        "FAILED tests/test_rows.py::test_load_rows", "app/rows.py     120     3    98%",
+        "Use lines in favor of `load_rows`.", "Switch from `load_rows` to lines.",
+        "Reading works without `load_rows`.", "It lacks `load_rows`, so loop.",
+        "The README is outdated: it names `load_rows`.", "Models hallucinate `load_rows` here.",
+        "User asked about `load_rows`.", "Let's split `load_rows`.",
+        "WIP: `load_rows` on a thread.",
     ],
 )  # fmt: skip
 def test_the_past_plans_examples_and_other_places_are_not(text: str) -> None:
@@ -95,7 +133,18 @@ def test_a_huge_text_is_searched_up_to_a_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["`" * 20_000, "`` ` " * 4_000, "?" * 19_999 + "a", "a." * 10_000, "a/a." * 5_000]
+    "text",
+    [
+        "`" * 20_000,
+        "`` ` " * 4_000,
+        "?" * 19_999 + "a",
+        "." * 20_000,
+        "#" * 20_000,
+        " \n" * 10_000,
+        "```log\n" * 2_000,
+        "a." * 10_000,
+        "a/a." * 5_000,
+    ],
 )
 def test_no_text_keeps_it_busy(text: str) -> None:
     assert len(mentions(text)) <= 50  # in a hundredth of a second, or in hours
