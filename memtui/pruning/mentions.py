@@ -44,9 +44,10 @@ _REPLACED = re.compile(
 """What a sentence names only to say what takes its place."""
 _NOT_CODE = re.compile(
     r"(?msi)^[ \t]*(`{3}|~{3})(?:diff|patch|log|output|text|txt|traceback)\b.*?(?:^[ \t]*\1|\Z)"
+    r"|^(?:diff --git|@@ -|--- a/).*?(?:^$|\Z)"
 )
-"""A block that has a difference, or what a program printed."""
-_URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://\S+|\b[\w.-]{1,64}@[\w.-]+\b", re.IGNORECASE)
+"""A block that is a difference, or that a program printed."""
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://[^\s`]+|\b[\w.-]{1,64}@[\w.-]+\b", re.IGNORECASE)
 _SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)(.{1,300}?)(?<!`)\1(?!`)")
 _BARE = re.compile(r"[^\s`\"'(),;<>|]+")
 _ENDING = (
@@ -61,7 +62,9 @@ _LINE = re.compile(r":\d+(?:[-:]\d+)?$|#\w.*$")
 _FLAG = re.compile(r"(--[a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?:[=\s].*)?")
 _ENV = re.compile(r"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _SNAKE = re.compile(r"_*[a-z][a-z0-9]*(?:_[a-z0-9]+)+|_[a-z][a-z0-9]{2,}")
-_CAMEL = re.compile(r"_?[A-Z]+[a-z0-9]+(?:[A-Z]+[a-z0-9]*)+|_?[a-z]+(?:[A-Z][a-z0-9]+)+")
+_CAMEL = re.compile(
+    r"_?[A-Z]+[a-z0-9]+(?:[A-Z]+[a-z0-9]*)+|_?[a-z]+(?:[A-Z][a-z0-9]+)+|[A-Z]{3,}[a-z]{3,}"
+)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
 _PACKAGE = re.compile(r"(?:@[\w-]+/)?[a-z][a-z0-9]+(?:[-_.][a-z0-9]+)*")
 _CALL = re.compile(r"\(.*?\)$")
@@ -85,7 +88,7 @@ def mentions(text: str) -> list[Mention]:
 
 def _of_now(text: str) -> Iterator[str]:
     """Yield the sentences about the present; a heading or the line above a list speaks for all."""
-    is_past_part = is_past_list = is_row = False
+    is_past_part = is_past_list = is_of_a_moment = is_row = False
     for line in text.splitlines():
         was_row, is_row, is_heading = is_row, line.startswith("|"), line.startswith("#")
         sentences = _SENTENCES.split(line)
@@ -94,9 +97,11 @@ def _of_now(text: str) -> Iterator[str]:
             is_past_part = is_past
         if is_row > was_row or (line and not _ITEM.match(line)):
             is_past_list = is_past and (is_row or not line.rstrip().endswith((".", "!", "?")))
-        is_of_a_moment = _any_of(_MOMENTS).search(sentences[0])  # it speaks for its whole line
+        is_moment = bool(_any_of(_MOMENTS).search(sentences[0]))
+        is_of_a_moment = bool(line) and (is_moment or is_of_a_moment)
         if not (is_past_part or is_past_list or is_of_a_moment):
             yield from (one for one in sentences if not _is_past(one))
+        is_of_a_moment &= not _ITEM.match(line)
 
 
 def _is_past(sentence: str) -> bool:

@@ -298,7 +298,8 @@ def _sought_flag(flag: str) -> _Sought:
     stem = flag.removeprefix("--")
     name = stem.replace("-", "_")
     parameter = f"|{whole(name)}" if "_" in name else ""
-    given = re.compile(rf"(?<![\w-]){flag}(?![\w-]){parameter}")
+    key = f"|[\"']{stem}[\"']" if "-" in stem else ""
+    given = re.compile(rf"(?<![\w-]){flag}(?![\w-]){parameter}{key}")
     names = tuple(dict.fromkeys((stem, name)))
 
     def was_there(path: str, line: str) -> bool:

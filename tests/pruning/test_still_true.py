@@ -107,6 +107,7 @@ def test_a_renamed_symbol_has_its_new_name_and_commit(made: Repository, said: Sa
     ("before", "after", "text"),
     [
         ('option("--map-type")\n', 'option("--types")\n', "Use `--map-type WORD=TYPE`."),
+        ('{"map-type": str}\n', '{"types": str}\n', "Use `--map-type WORD=TYPE`."),
         ('env["FOO_BAR"]\n', 'env["FOO_BAZ"]\n', "Set `FOO_BAR` to 1."),
         (
             "def archive_ls():\n    ...\n",
