@@ -58,6 +58,7 @@ def said(text: str) -> list[str]:
             ["path app/tools.py", "name HeldRow"],
         ),
         ("Rows are made by `load_rows`.", ["name load_rows"]),
+        ("DeprecatedRow is a row of tests.", ["name DeprecatedRow"]),
         ("docs: `make docs`", ["command make docs"]),
         ("```python\nload_rows(path)\n```", ["name load_rows"]),
     ],
