@@ -741,6 +741,9 @@ class MemtuiScreen(ServiceScreen):
         """Redraw the frame, and reload if the change affects data."""
         if not self.is_mounted:
             return
+        if before.filter_line != now.filter_line:
+            for filter_line in self.query(FilterLine):
+                filter_line.take(now.filter_line)
         if before.as_of != now.as_of:
             self.reads.forget()  # a pending read would show data of the other moment
             self.forget()

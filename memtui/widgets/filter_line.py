@@ -162,6 +162,14 @@ class FilterLine(Vertical):
                 self.error = ""
             self._tell()
 
+    def take(self, text: str) -> None:
+        """Show a filter that came into force, also over another that is being written.
+
+        It was chosen later, such as in the palette; else leaving the line would undo the choice.
+        """
+        if self.is_mounted and text != self._applied:
+            self._applied = self._posted = self._input.value = text
+
     def enter(self) -> None:
         """Focus the line, and start its history from the newest."""
         self._back, self._draft = 0, self._input.value

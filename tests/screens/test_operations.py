@@ -213,6 +213,21 @@ async def test_what_the_app_reads_is_listed_only_where_its_door_is_asked_for(
         assert own not in app.screen.query_one(FilterLine).count
 
 
+async def test_a_filter_chosen_elsewhere_stands_in_the_line_that_is_being_written(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["deploy_branch: release"])
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("slash", *"typ")
+        app.screen.post_message(GoTo(filter_line="type:write"))
+        await until(pilot, lambda: app.state.filter_line == "type:write")
+        await pilot.press("escape")
+        await until(pilot, lambda: listed(app).has_focus)
+        assert app.screen.query_one("#filter-input", Input).value == "type:write"
+        assert app.state.filter_line == "type:write"
+
+
 async def test_what_wrote_is_listed_and_opens_its_records(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
