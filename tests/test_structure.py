@@ -13,7 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-MOST_LINES = 125_000
+MOST_LINES = 124_650
 """Of `memtui/`, without docstrings and comments; blank lines count."""
 
 
