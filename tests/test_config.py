@@ -88,9 +88,9 @@ def test_an_unknown_variable_is_refused_with_the_nearest(
     assert str(caught.value).endswith("MEMTUI_READ_ONLY? It is in the environment.")
 
 
-def test_a_key_like_no_other_is_answered_with_all(home: Paths) -> None:
+def test_a_key_like_no_other_is_answered_with_the_nearest(home: Paths) -> None:
     write(home, "zzzzzz = 1\n")
-    with pytest.raises(Invalid, match="the settings are company, principal"):
+    with pytest.raises(Invalid, match=r"of \d+ settings the nearest are timezone, "):
         load_settings(home)
 
 

@@ -149,8 +149,8 @@ class HttpClient:
 
 _NO_REPLY = {
     "unreachable": "cannot be reached; check its url and whether it runs",
-    "late": "did not answer within {0:g} s; try again",
-    "broken": "broke off ({2}); try again",
+    "late": "did not answer within {0:g} s",
+    "broken": "broke off ({2})",
     "compressed": "answered something unreadable: it is compressed, which memtui did not request",
     "long": "answered something unreadable: it is larger than {1:,} bytes",
 }
@@ -184,6 +184,7 @@ class JsonApi:
 
     `who` begins their sentences. `Unavailable.sent` is true where a change may have happened, and
     for a late, long or compressed reply, since an immediate retry would only bring it again.
+    "Try again" stands only where no change may have happened, or it would happen twice.
     """
 
     changes = 0
@@ -286,7 +287,8 @@ class JsonApi:
             said = error.words(self._seconds, self._most_bytes)
             is_final = error.why in {"late", "long", "compressed"}
             is_sent = is_final or (changes and error.why != "unreachable")
-            raise Unavailable(f"{self._who} {said}.", sent=is_sent) from error
+            hint = "; try again" if error.why in {"late", "broken"} and not changes else ""
+            raise Unavailable(f"{self._who} {said}{hint}.", sent=is_sent) from error
         return reply
 
     def refusal(self, reply: HttpReply, *, changes: bool) -> MemtuiError | None:
@@ -301,7 +303,8 @@ class JsonApi:
         if 300 <= status < 400:
             return Unavailable(f"{self._who} redirects elsewhere; set url to its real address.")
         is_sent = changes and status not in _TRY_AGAIN
-        return Unavailable(f"{self._who} answered {status}{said}; try again.", sent=is_sent)
+        hint = "" if is_sent else "; try again"
+        return Unavailable(f"{self._who} answered {status}{said}{hint}.", sent=is_sent)
 
 
 def json_bytes(body: Json) -> bytes:

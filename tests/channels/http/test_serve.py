@@ -121,7 +121,7 @@ def test_start_answer_and_stop(home: Path, token: str) -> None:
         assert asyncio.run(get(told["url"], "memtui_guessed")).status_code == 401
         assert end(process, signal.SIGINT) == (0, "", "")
     log = (home / "memtui.log").read_text()
-    assert "unknown token" in log
+    assert "The bearer token is not known here" in log
     assert "memtui_guessed" not in log
 
 
