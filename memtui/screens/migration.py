@@ -210,7 +210,7 @@ class Migration(StepScreen):
             words = f"{fmt.count(size)} records at random"
             return [Choice(size, words, "sample")] if size else []
 
-        title = f"Compare which records?{f' Both are asked {checks.name} too.' if asked else ''}"
+        title = f"Compare which records?{f' {checks.name} is asked of both too.' if asked else ''}"
         size = await self.ask(Choose(title, choices, placeholder="or a number", offer=offered))
         if size is None:
             return
@@ -294,10 +294,10 @@ class Migration(StepScreen):
         def show(found: MemoryComparison) -> None:
             rows = (StepRow(name, None, f"{keys[0]}: {here} · {keys[1]}: {there}")
                     for name, here, there in comparison.figures(found))  # fmt: skip
-            step, what = "shadow start", "for a time, unheard"
+            step, what = "shadow start", f"asks {keys[1]} too for a time, and delivers no answer"
             if shadow.until is not None:
-                step, what = "cutover", "if this supports it"
-            then = f"Then `memtui compare {step} {' '.join(keys)}`, {what}."
+                step, what = "cutover", f"lets {keys[1]} serve, if the figures support it"
+            then = f"Next, `memtui compare {step} {' '.join(keys)}` {what}."
             said = " ".join([*comparison.sentences(found), then])
             self.list_found(rows, display(said, limit=600, style=OK))
 

@@ -504,7 +504,7 @@ class TargetView(Model):
 
 
 class Shadow(Model):
-    """A binding that may be asked what another one is asked, and how much it is asked unheard."""
+    """A binding that may be asked what another one is asked, and the terms of that."""
 
     binding_key: str
     """The binding that answers."""
@@ -516,7 +516,7 @@ class Shadow(Model):
     """Who said yes; empty: nobody did."""
     agreed_at: UtcDatetime | None = None
     share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1
-    """The share of the questions that it is asked unheard."""
+    """The share of the questions that it is asked."""
     project_id: str | None = None
     """The only project whose questions it is asked; None: any."""
     budget_usd: Annotated[Decimal, Field(le=1_000_000)] = Decimal(0)
@@ -526,7 +526,7 @@ class Shadow(Model):
     since_seq: int = 0
     """The number of the last operation before it began."""
     until: UtcDatetime | None = None
-    """When it ends; None: it is asked nothing unheard, there is only the yes."""
+    """When it ends; None: it is asked nothing, there is only the yes."""
 
     def lasts(self, now: datetime) -> bool:
         """Whether it is asked at a moment, by its time."""

@@ -21,7 +21,7 @@ HALF = 1_000_000_000
 _QUARTER = timedelta(minutes=15)
 """Days begin at such a moment in every time zone of today."""
 SHADOW = "shadow"
-"""The purpose of a query that a shadow answers, unheard; it has a budget of its own."""
+"""The purpose of a query to a shadow, whose answer nobody gets; it has a budget of its own."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

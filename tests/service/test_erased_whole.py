@@ -274,7 +274,7 @@ def test_of_the_checks_those_go_that_say_it_with_what_stands_above_them(
     text = "plum pudding for everybody"
     first = f'# My checks.\n\n{head}\nask = "who?"\nholds = "fig rolls"\n\n'
     about = f'# Whether it knows of {text}.\n# At all.\n{head}\nask = "what?"\nholds = "plum"\n\n'
-    said = f'# A pudding.\n{head}\nask = "what is there?"\nholds = "{text}"\n'
+    said = f'# What is for dessert.\n{head}\nask = "what is there?"\nholds = "{text}"\n'
     last = f'# Another.\n{head}\nask = "which?"\nholds = "figs"\n'
     paths.checks_file.write_text(f"# Of {text}.\n{first}{about}{said}{last}")
     purge._scrub_files(paths, Aim(company_id="local", texts=frozenset({text})))

@@ -85,7 +85,7 @@ async def held_and_taken_back(service: MemoryService, found: MemoryTrace, record
 
 @ON_BOTH
 async def test_company_wide_memory_is_followed_over_bindings(service: MemoryService) -> None:
-    """The agent writes back the prefix of company-wide texts, and is told of two bindings."""
+    """An agent gets a text with its `[MEMORY …]` prefix, and writes it back with the prefix."""
     await service.bindings.add(PERSON, "other", "vault", {})
     origin = await write(service, PERSON, f"Forum: {POISON}", scope=COMPANY)
     await service.bindings.set_target(PERSON, "project", "apollo", "other")

@@ -155,7 +155,7 @@ class Leftover(Model):
 
 
 class ToldStep(Model):
-    """A step that is told by itself: what it does, and what that is given."""
+    """One failure or undo of the demo: when, by whom, and what is done with which values."""
 
     at: tuple[float, float]
     """The day before the end, and the hour."""

@@ -237,7 +237,7 @@ class Tokens(ServiceModule):
                 "The bearer token is not known here; make one with `memtui companies tokens add`."
             )
         if row.company_id != company_id:
-            raise Denied("The bearer token is another company's; use one of this one.")
+            raise Denied("The bearer token is another company's; use one of this company's.")
         return Caller.like(row, channel=channel)
 
 

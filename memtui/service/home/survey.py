@@ -272,10 +272,8 @@ class Survey:
 
     async def said_by_living(self, texts: Collection[str]) -> set[str]:
         """Return those of `texts` that a record says which is still stored where this searched."""
-        found, request = (
-            set[str](),
-            BrowseRequest(scope=Scope(company_id=self.aim.company_id), expired=True),
-        )
+        found = set[str]()
+        request = BrowseRequest(scope=Scope(company_id=self.aim.company_id), expired=True)
         for connection, _, _ in self.providers if texts else ():
             if not connection.adapter.capabilities.browse:
                 continue

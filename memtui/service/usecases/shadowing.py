@@ -1,4 +1,4 @@
-"""Ask a second binding unheard, for a time, what a first one is asked.
+"""Ask a second binding for a time what a first one is asked, and deliver none of its answers.
 
 Nothing more happens when somebody asks: the question stands in the log, and is asked of the shadow
 afterwards (purpose `shadow`). What the binding answered is what the log says, but for the prompt of

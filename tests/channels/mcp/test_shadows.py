@@ -1,4 +1,4 @@
-"""A server over MCP asks shadows what its agents asked, unheard."""
+"""A server over MCP asks shadows what its agents asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shadow is asked unheard what another binding was asked; the figures that come of it."""
+"""A shadow is asked what another binding was asked; the figures that come of it."""
 
 from __future__ import annotations
 
